@@ -1,0 +1,24 @@
+"""Which method to run on an observation, and what it is told."""
+
+from exhume.attacks.heavy_ball import HeavyBall
+from exhume.attacks.problem import Method
+from exhume.errors import UsageError
+from exhume.observation import Observation
+
+METHODS = ("auto", "heavy-ball")
+
+
+def choose_method(
+    name: str, *, step_size: float | None = None, inactive_slope: float = 0.0, iterations: int | None = None
+) -> Method:
+    if name not in METHODS:
+        raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
+    limit = {} if iterations is None else {"iterations": iterations}
+    return HeavyBall(step_size=step_size, inactive_slope=inactive_slope, **limit)
+
+
+def tell(observation: Observation, method: Method, samples: int | None) -> Observation:
+    """The observation as this method may see it: the number of samples is withheld unless the method needs it."""
+    if samples is None and method.needs_samples:
+        return observation
+    return observation.told(samples)

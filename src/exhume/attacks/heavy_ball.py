@@ -1,0 +1,97 @@
+"""The published attack: gradient descent with momentum on the projected loss of Eq. 11.
+
+    w ← μ w + ∂L/∂X̂          heavy ball, μ = 0.9; w is not projected on the sphere's tangent
+    X̂ ← X̂ − η w
+    x̂_i ← norm · x̂_i / ||x̂_i||
+
+The rows start as i.i.d. standard Gaussian vectors; the run ends when L ≤ 1e-7. L is normalised by ||θ||², and the
+published steps (20 on the synthetic sphere, 2,000 on CIFAR-10, 8,000 on Tiny-ImageNet) belong to that normalisation.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.problem import Problem, State, Step
+from exhume.errors import UsageError
+
+# dimension of the data -> step, as published (d = 100 stands for the synthetic cases, d = 30 among them)
+_PUBLISHED_STEPS = ((100, 20.0), (3072, 2000.0), (12288, 8000.0))
+
+
+def published_step(d: int) -> float:
+    """The published step at the published dimensions, and a power law between two of them.
+
+    >>> published_step(30), published_step(100), round(published_step(3072)), round(published_step(12288))
+    (20.0, 20.0, 2000, 8000)
+    """
+    if d <= _PUBLISHED_STEPS[0][0]:
+        return _PUBLISHED_STEPS[0][1]
+    for (d_low, low), (d_high, high) in itertools.pairwise(_PUBLISHED_STEPS):
+        if d <= d_high or d_high == _PUBLISHED_STEPS[-1][0]:
+            return low * math.exp(math.log(high / low) * math.log(d / d_low) / math.log(d_high / d_low))
+    raise AssertionError("the loop returns on its last pair")
+
+
+@dataclass(frozen=True)
+class HeavyBall:
+    """Hyperparameters of the published attack.
+
+    `inactive_slope` is a surrogate of the authors' released code, which uses 0.02 for the slope of an inactive ReLU;
+    the paper's own gradient has 0.
+    """
+
+    step_size: float | None = None
+    momentum: float = 0.9
+    tolerance: float = 1e-7
+    inactive_slope: float = 0.0
+    iterations: int = 60_000
+
+    name: ClassVar[str] = "heavy-ball"
+    needs_samples: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.step_size is not None and not 0 < self.step_size < math.inf:
+            raise UsageError(f"expected a positive step, found {self.step_size}")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"expected a momentum from 0 to below 1, found {self.momentum}")
+        if self.iterations < 1:
+            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:
+        """The iterates, from the Gaussian start or from where a checkpoint left off, to convergence or the limit."""
+        loss, norm = problem.loss, problem.norm
+        step_size = self.step_size or published_step(loss.features.d)
+        state = resume or self._start(problem)
+        candidates, velocity = state.tensors["candidates"], state.tensors["velocity"]
+        first = int(state.numbers["iteration"])
+        fit = loss.fit(candidates)
+        for iteration in range(first, self.iterations + 1):
+            state = State({"candidates": candidates, "velocity": velocity}, {"iteration": iteration})
+            converged = fit.loss <= self.tolerance
+            yield Step(iteration, candidates, fit.coefficients, fit.loss, converged, state)
+            if converged or iteration == self.iterations:
+                return
+            velocity = self.momentum * velocity + loss.gradient(fit, self.inactive_slope)
+            candidates = to_norm(candidates - step_size * velocity, norm)
+            fit = loss.fit(candidates)
+
+    def _start(self, problem: Problem) -> State:
+        if problem.samples is None:
+            raise UsageError("expected the number of samples for the published attack, found none; give --samples N")
+        shape = (problem.samples, problem.loss.features.d)
+        rows = torch.randn(shape, generator=problem.generator(), dtype=torch.float64)
+        candidates = to_norm(rows, problem.norm).to(problem.dtype).to(problem.device)
+        return State({"candidates": candidates, "velocity": torch.zeros_like(candidates)}, {"iteration": 0})
+
+
+def to_norm(rows: Float[Tensor, "m d"], norm: float) -> Float[Tensor, "m d"]:
+    """Each row at the given length. A row that vanished stays zero rather than becoming NaN."""
+    lengths = rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    return rows * (norm / lengths)

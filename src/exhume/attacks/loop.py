@@ -1,0 +1,182 @@
+"""The one loop around every method: rows, clock, trace, checkpoints, interruption, certificate."""
+
+import math
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, held_out_loss, split_rows
+from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from exhume.attacks.interruption import Interruption
+from exhume.attacks.problem import Method, Problem, Step
+from exhume.attacks.span import SpanLoss
+from exhume.errors import ExhumeError, UsageError
+from exhume.features.rows import HeldRows, hold
+from exhume.observation import Observation
+from exhume.reconstruction import Reconstruction
+
+CHECKPOINT_SECONDS = 20.0
+TRACE_COLUMNS = ("iteration", "loss", "passes", "seconds")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an attack may use. `seconds` is wall time; `memory_bytes` decides whether V is held or streamed."""
+
+    seconds: float = math.inf
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.seconds > 0:
+            raise UsageError(f"expected a positive time budget, found {self.seconds} s")
+        if self.memory_bytes is not None and self.memory_bytes <= 0:
+            raise UsageError(f"expected a positive memory budget, found {self.memory_bytes} bytes")
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """What an onlooker sees after each iteration. Nothing that it returns is read."""
+
+    step: Step
+    passes: float
+    seconds: float
+    iterations: int
+
+
+@dataclass(frozen=True, eq=False)
+class Attacked:
+    """A reconstruction, the trace that led to it, and whether somebody stopped it on the way."""
+
+    reconstruction: Reconstruction
+    trace: list[dict[str, float]]
+    interrupted: bool
+
+
+def run_attack(
+    observation: Observation,
+    method: Method,
+    *,
+    seed: int = 0,
+    limits: Limits | None = None,
+    held_out: float = HELD_OUT_FRACTION,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    watch: Callable[[Progress], None] | None = None,
+    checkpoint: Path | None = None,
+) -> Attacked:
+    """Runs a method on an observation until it converges or a limit is reached.
+
+    With `checkpoint`, the state is saved there every now and then, and an attack with the same settings continues from
+    it; the file is removed when the attack has ended by itself.
+    """
+    limits = limits or Limits()
+    split = split_rows(observation.features.p, held_out)
+    problem = _problem(observation, split, seed, limits, dtype, torch.device(device))
+    settings = _settings(method, observation, seed, held_out, dtype)
+    saved = load_checkpoint(checkpoint, settings) if checkpoint else None
+    trace = list(saved.trace) if saved else []
+    earlier_seconds, earlier_passes = (trace[-1]["seconds"], trace[-1]["passes"]) if trace else (0.0, 0.0)
+    began = last_saved = time.monotonic()
+    step, interrupted = None, False
+    with Interruption() as interruption:
+        for step in method.steps(problem, saved.state if saved else None):
+            seconds = earlier_seconds + time.monotonic() - began
+            passes = earlier_passes + problem.loss.passes
+            if not math.isfinite(step.loss):
+                raise ExhumeError(f"expected a finite loss, found {step.loss} at iteration {step.iteration}")
+            if not trace or step.iteration > trace[-1]["iteration"]:
+                trace.append(_trace_line(step, passes, seconds))
+            if watch:
+                watch(Progress(step, passes, seconds, method.iterations))
+            interrupted = interruption.asked
+            over = interrupted or seconds >= limits.seconds
+            if checkpoint and (over or time.monotonic() - last_saved > CHECKPOINT_SECONDS):
+                save_checkpoint(checkpoint, Checkpoint(settings, step.state, tuple(trace)))
+                last_saved = time.monotonic()
+            if over:
+                break
+    assert step is not None, "a method yields at least its start"
+    if checkpoint and not interrupted and seconds < limits.seconds:
+        checkpoint.unlink(missing_ok=True)
+    found = _reconstruction(observation, split, problem, method, step, trace[-1], settings)
+    return Attacked(found, trace, interrupted)
+
+
+def _problem(
+    observation: Observation, split: RowSplit, seed: int, limits: Limits, dtype: torch.dtype, device: torch.device
+) -> Problem:
+    features = observation.features.part(0, split.used)
+    if not isinstance(features.rows, HeldRows) and _fits(features.p * features.d, dtype, limits.memory_bytes):
+        features = replace(features, rows=hold(features.rows, device, dtype))
+    loss = SpanLoss(features, observation.weights[:, : split.used], dtype, device)
+    norm = observation.knowledge.norm or math.sqrt(observation.d)
+    return Problem(loss, norm, observation.knowledge.samples, seed, dtype, device)
+
+
+def _fits(numbers: int, dtype: torch.dtype, memory_bytes: int | None) -> bool:
+    """V may take two thirds of the budget (half of the machine's memory where none is given)."""
+    import os
+
+    if memory_bytes is None:
+        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return numbers * dtype.itemsize <= memory_bytes * 2 // 3
+
+
+def _settings(
+    method: Method, observation: Observation, seed: int, held_out: float, dtype: torch.dtype
+) -> dict[str, Any]:
+    assert is_dataclass(method)
+    assert not isinstance(method, type)
+    return {
+        "method": method.name,
+        **asdict(method),
+        "samples": observation.knowledge.samples,
+        "seed": seed,
+        "held_out": held_out,
+        "dtype": str(dtype).removeprefix("torch."),
+        "p": observation.p,
+        "d": observation.d,
+    }
+
+
+def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
+    return {
+        "iteration": step.iteration,
+        "loss": step.loss,
+        "passes": passes,
+        "seconds": round(seconds, 4),
+        **step.notes,
+    }
+
+
+def _reconstruction(
+    observation: Observation,
+    split: RowSplit,
+    problem: Problem,
+    method: Method,
+    step: Step,
+    last: dict[str, float],
+    settings: dict[str, Any],
+) -> Reconstruction:
+    coefficients = step.coefficients * problem.loss.scale
+    unseen = held_out_loss(observation, split, step.candidates, coefficients)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
+    return Reconstruction(
+        candidates=step.candidates.cpu(),
+        coefficients=coefficients.cpu(),
+        method=method.name,
+        certificate=certify(step.converged, unseen, split),
+        loss=step.loss,
+        iterations=step.iteration,
+        passes=last["passes"],
+        seconds=last["seconds"],
+        peak_memory_mb=peak,
+        seed=problem.seed,
+        settings=settings,
+    )

@@ -1,0 +1,69 @@
+"""What a method of attack is given, and what it hands out while it works.
+
+A method is a frozen dataclass of hyperparameters with a name and one generator, `steps`: it yields its iterates, best
+last, and each carries all that is needed to go on from it. The loop around it (`attacks/loop.py`) keeps the trace, the
+clock, the checkpoints and the certificate, so a method holds mathematics only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume import seeds
+from exhume.attacks.span import SpanLoss
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The projected loss on the rows that the attack may use, and what the attacker knows besides."""
+
+    loss: SpanLoss
+    norm: float
+    samples: int | None
+    seed: int
+    dtype: torch.dtype
+    device: torch.device
+
+    def generator(self, stream: int = 0) -> torch.Generator:
+        """Random numbers for the attack's start; further streams (restarts) are independent of the first."""
+        return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + stream, "start"))
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that a method needs to go on from an iterate: tensors, and plain numbers."""
+
+    tensors: dict[str, Tensor]
+    numbers: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One iterate. `coefficients` belong to the scaled weights of the loss; `notes` go to the trace as columns."""
+
+    iteration: int
+    candidates: Float[Tensor, "m d"]
+    coefficients: Float[Tensor, "m k"]
+    loss: float
+    converged: bool
+    state: State
+    notes: dict[str, float] = field(default_factory=dict)
+
+
+class Method(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def iterations(self) -> int: ...
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether the number of samples has to be told; otherwise it is found."""
+        ...
+
+    def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]: ...

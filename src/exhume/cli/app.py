@@ -1,0 +1,69 @@
+"""The `exhume` command: its sub-commands, and what happens when something goes wrong."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from exhume.cli import attack, data, demo, evaluate, gauge, report, runs, train
+from exhume.cli.output import complain
+from exhume.errors import ExhumeError
+from exhume.version import VERSION
+
+# the base of typer's own complaints; typer vendors it, under a private name
+CommandLineError: Any = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    name="exhume",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Digs training data out of a trained model's weights, so that you learn what it gives away before you "
+    "publish it.\n\nExample: exhume demo",
+)
+app.command("demo")(demo.demo)
+app.command("gauge")(gauge.gauge)
+app.add_typer(train.app, name="train")
+app.command("attack")(attack.attack)
+app.command("evaluate")(evaluate.evaluate)
+app.command("report")(report.report)
+app.command("runs")(runs.runs)
+app.add_typer(data.app, name="data")
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"exhume {VERSION}")
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Runs the command line and turns every failure into one line and an exit code: 1 could not, 2 wrong usage."""
+    arguments = sys.argv[1:] or ["--help"]
+    debug = "--debug" in arguments or os.environ.get("EXHUME_DEBUG") == "1"
+    # --debug is welcome anywhere on the line, not only before the command
+    arguments = (["--debug"] if debug else []) + [argument for argument in arguments if argument != "--debug"]
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="exhume", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except CommandLineError as problem:
+        where = problem.ctx.command_path if problem.ctx else "exhume"
+        complain(f"{problem.format_message()} (see '{where} --help')", debug)
+        sys.exit(2)
+    except ExhumeError as problem:
+        complain(str(problem), debug)
+        sys.exit(problem.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted", debug)
+        sys.exit(130)
+    except MemoryError:
+        complain("expected enough memory, found none left; give a smaller --memory or fewer samples", debug)
+        sys.exit(1)
+    except OSError as problem:
+        complain(f"expected a working file system, found: {problem}", debug)
+        sys.exit(1)

@@ -1,0 +1,67 @@
+"""`exhume attack`: recover the training data from a run's observation, and from nothing else."""
+
+from typing import Annotated, Any
+
+import typer
+
+from exhume.cli.options import JsonOption, RunArgument, SeedOption, parse_bytes, parse_duration
+from exhume.cli.output import attack_bar, print_json, say
+
+
+def attack(
+    run: RunArgument,
+    method: Annotated[str, typer.Option(help="auto, or heavy-ball (the published attack).")] = "auto",
+    samples: Annotated[str, typer.Option(help="auto, or the number of samples to look for.")] = "auto",
+    step: Annotated[float | None, typer.Option(help="heavy-ball: its step; default: as published for this d.")] = None,
+    inactive_slope: Annotated[float, typer.Option(help="heavy-ball: slope where phi' is 0 (0.02: a surrogate).")] = 0,
+    iterations: Annotated[int | None, typer.Option(help="At most so many iterations.")] = None,
+    budget: Annotated[str | None, typer.Option(help="At most so long, e.g. 90s, 10m, 2h.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Hold V in memory only if it fits, e.g. 8G.")] = None,
+    held_out: Annotated[float, typer.Option(help="Share of the weights kept for the verdict.")] = 0.05,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Recover the training data of RUN from its weights. Ctrl-C keeps what was found; run again to continue.
+
+    Example: exhume attack runs/a
+    """
+    from exhume.attacks.choice import choose_method
+    from exhume.attacks.loop import Limits
+    from exhume.cli.values import parse_device, parse_dtype, parse_samples
+    from exhume.experiments.attacking import AttackSettings, attack_run
+    from exhume.experiments.run import RunFolder
+
+    settings = AttackSettings(
+        samples=parse_samples(samples),
+        seed=seed,
+        limits=Limits(
+            seconds=parse_duration(budget) if budget else float("inf"),
+            memory_bytes=parse_bytes(memory) if memory else None,
+        ),
+        held_out=held_out,
+        dtype=parse_dtype(dtype),
+        device=parse_device(device),
+    )
+    chosen = choose_method(method, step_size=step, inactive_slope=inactive_slope, iterations=iterations)
+    with attack_bar(chosen.iterations) as show:
+        attacked = attack_run(RunFolder.existing(run), chosen, settings, show)
+    tell_attack(attacked.summary, json)
+    if json:
+        print_json(attacked.summary)
+    if attacked.interrupted:
+        say(f"interrupted: kept what was found so far; 'exhume attack {run}' continues", as_json=True)
+        raise typer.Exit(130)
+
+
+def tell_attack(summary: dict[str, Any], json: bool) -> None:
+    unseen = summary["held_out_loss"]
+    seen = "none held out" if unseen is None else f"{unseen:.1e} on {summary['held_out_rows']:,} held-out weights"
+    say(
+        f"{summary['outcome']}: {summary['samples_found']} candidates by {summary['method']}, "
+        f"loss {summary['loss']:.1e}, {seen}, {summary['iterations']:,} iterations, "
+        f"{summary['passes']:,.0f} passes, {summary['seconds']:.1f} s",
+        json,
+    )
+    say(summary["advice"], json)

@@ -1,0 +1,43 @@
+"""`exhume evaluate`: hold a reconstruction against the truth of its run."""
+
+from typing import TYPE_CHECKING
+
+from exhume.cli.options import JsonOption, RunArgument
+from exhume.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from exhume.experiments.scoring import Scores
+
+
+def evaluate(run: RunArgument, json: JsonOption = False) -> None:
+    """Compare what was recovered in RUN with the data it was trained on (rho of Eq. 12, chance level, span residual).
+
+    Example: exhume evaluate runs/a --json
+    """
+    from exhume.errors import ExhumeError
+    from exhume.experiments.run import RunFolder
+    from exhume.experiments.scoring import score_run
+
+    folder = RunFolder.existing(run)
+    if not folder.has_truth():
+        raise ExhumeError(f"expected truth.safetensors in {run}, found none; only victims made by exhume carry it")
+    scores = score_run(folder)
+    tell_scores(scores, json)
+    summary = folder.update_summary(scores.summary())
+    if json:
+        print_json(summary)
+
+
+def tell_scores(scores: "Scores", json: bool) -> None:
+    found = scores.evaluation
+    say(
+        f"error rho = {found.error:.3g} (chance {found.chance_error:.3g}), without sign freedom "
+        f"{found.signed_error:.3g}, span residual {found.span_residual:.2g}",
+        json,
+    )
+    recovered = round(found.recovered_fraction * found.n)
+    say(f"{recovered} of {found.n} samples are within 0.1 sqrt(d) of a candidate", json)
+    if scores.images is not None:
+        say(f"as pictures: PSNR {scores.images.mean_psnr:.1f} dB, SSIM {scores.images.mean_ssim:.3f}", json)
+    if scores.directions_only:
+        say("norms: directions are compared, because this activation cannot tell a norm from a coefficient", json)

@@ -1,0 +1,73 @@
+"""Values that users write as text, and what they mean."""
+
+import torch
+
+from exhume.errors import UsageError
+
+
+def parse_names(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise UsageError(f"expected names separated by commas, found {text!r}")
+    return names
+
+
+def parse_counts(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(count) for count in text.split(","))
+    except ValueError:
+        raise UsageError(f"expected whole numbers separated by commas, found {text!r}") from None
+
+
+def resolve_params(ratio: float | None, params: int | None, n: int, d: int) -> int:
+    """p from --ratio p/(dn) or --params: exactly one of the two.
+
+    >>> resolve_params(3, None, 20, 100), resolve_params(None, 42, 20, 100)
+    (6000, 42)
+    """
+    if (ratio is None) == (params is None):
+        found = "neither" if ratio is None else "both"
+        raise UsageError(f"expected one of --ratio and --params, found {found}")
+    p = params if params is not None else _times(ratio, d * n)
+    if p < 1:
+        given = f"--params {params}" if params is not None else f"--ratio {ratio} (p = {p})"
+        raise UsageError(f"expected at least one parameter (p >= 1), found {given}")
+    return p
+
+
+def _times(ratio: float | None, numbers: int) -> int:
+    if ratio is None or not 0 < ratio < 1e12:
+        raise UsageError(f"expected a positive --ratio, found {ratio}")
+    return round(ratio * numbers)
+
+
+def parse_samples(text: str) -> int | None:
+    """
+    >>> parse_samples("auto"), parse_samples("20")
+    (None, 20)
+    """
+    if text == "auto":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UsageError(f"expected --samples auto or a whole number from 1, found {text!r}")
+    return int(text)
+
+
+def parse_dtype(name: str) -> torch.dtype:
+    kinds = {"float32": torch.float32, "float64": torch.float64}
+    if name not in kinds:
+        raise UsageError(f"expected --dtype {' or '.join(kinds)}, found {name!r}")
+    return kinds[name]
+
+
+def parse_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UsageError(f"expected a device that torch has here, such as cpu, found {name!r}") from None
+    return device

@@ -1,0 +1,120 @@
+"""Which data a victim is trained on: everything needed to load the same rows again."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from exhume.errors import UsageError
+from exhume.validation import parse_fields
+
+Standardise = Literal["subset", "channels", "none", "cifar10-split"]
+Norm = Literal["sqrt-d", "keep"]
+LabelRule = Literal["linear", "sign"]
+DtypeName = Literal["float32", "float64"]
+
+KNOWN_NAMES = ("sphere", "faces", "cifar10", "tiny-imagenet")
+DEFAULT_CLASSES = {"cifar10": ("frog", "truck"), "tiny-imagenet": ("2", "116")}
+DEFAULT_NOISE = 0.25
+
+
+class DataConfig(BaseModel):
+    """The request for a data set. A field given as None takes its default, which may depend on the name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: Annotated[str, Field(min_length=1)]
+    samples: Annotated[int, Field(ge=1)]
+    dim: Annotated[int, Field(ge=1)] | None = None
+    subspace: Annotated[int, Field(ge=1)] | None = None
+    label_rule: LabelRule = "linear"
+    noise: Annotated[float, Field(ge=0)] = DEFAULT_NOISE
+    data_dir: Path | None = None
+    classes: tuple[str, ...] = ()
+    per_class: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    side: Annotated[int, Field(ge=1)] | None = None
+    standardise: Standardise = "subset"
+    norm: Norm = "sqrt-d"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    dtype: DtypeName = "float32"
+
+    @classmethod
+    def parse(cls, **fields: object) -> "DataConfig":
+        """The configuration, or a UsageError of one line instead of pydantic's several."""
+        return parse_fields(cls, **fields)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_defaults(cls, fields: object) -> object:
+        if not isinstance(fields, dict):
+            return fields
+        given = {key: value for key, value in fields.items() if value is not None}
+        name = given.get("name")
+        if name == "sphere":
+            given.setdefault("standardise", "none")
+        if isinstance(name, str) and name in DEFAULT_CLASSES and not given.get("classes"):
+            given["classes"] = DEFAULT_CLASSES[name]
+        return given
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> "DataConfig":
+        if self.name == "sphere":
+            _check_sphere(self)
+        else:
+            _check_images(self)
+        return self
+
+    def split(self, class_count: int) -> tuple[int, ...]:
+        """How many samples of each class: as asked, or evenly with the remainder to the first classes."""
+        if self.per_class is None:
+            share, remainder = divmod(self.samples, class_count)
+            return tuple(share + (position < remainder) for position in range(class_count))
+        if len(self.per_class) != class_count:
+            raise UsageError(
+                f"expected one number in per_class for each of the {class_count} classes, found {len(self.per_class)}"
+            )
+        return self.per_class
+
+
+def _check_sphere(config: DataConfig) -> None:
+    if config.dim is None:
+        raise UsageError("expected the dimension of the sphere, found none; give dim")
+    if config.subspace is not None and config.subspace > config.dim:
+        raise UsageError(f"expected a subspace of at most dim = {config.dim} dimensions, found {config.subspace}")
+    if config.label_rule == "sign" and config.noise not in (0, DEFAULT_NOISE):
+        raise UsageError(f"expected no noise with the label rule 'sign', found noise {config.noise:g}")
+    images_only = {
+        "classes": config.classes != (),
+        "per_class": config.per_class is not None,
+        "side": config.side is not None,
+        "standardise": config.standardise != "none",
+        "norm": config.norm != "sqrt-d",
+    }
+    _refuse(config, images_only, "is for images")
+
+
+def _check_images(config: DataConfig) -> None:
+    sphere_only = {
+        "dim": config.dim is not None,
+        "subspace": config.subspace is not None,
+        "label_rule": config.label_rule != "linear",
+        "noise": config.noise != DEFAULT_NOISE,
+    }
+    _refuse(config, sphere_only, "is for the sphere")
+    if config.name == "faces":
+        _refuse(config, {"classes": config.classes != (), "per_class": config.per_class is not None}, "needs classes")
+    if config.per_class is not None and sum(config.per_class) != config.samples:
+        raise UsageError(
+            f"expected per_class to add up to samples = {config.samples}, found {sum(config.per_class)}; change one"
+        )
+    if config.classes:
+        config.split(len(config.classes))
+
+
+def _refuse(config: DataConfig, given: dict[str, bool], why: str) -> None:
+    for field, is_given in given.items():
+        if is_given:
+            raise UsageError(
+                f"expected no {field} with the data set {config.name!r}, found {getattr(config, field)!r}; "
+                f"{field} {why}, leave it out"
+            )

@@ -1,0 +1,40 @@
+"""Images as a loader hands them over, before they become rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Pixels in [0, 1] in double precision, classes one after the other; class_index is −1 without classes."""
+
+    pixels: Float[Tensor, "n c h w"]
+    class_names: tuple[str, ...]
+    class_index: Int[Tensor, " n"]
+
+
+def index_of_blocks(counts: Sequence[int]) -> Int[Tensor, " n"]:
+    """0 repeated counts[0] times, then 1 repeated counts[1] times, and so on.
+
+    >>> index_of_blocks([2, 1]).tolist()
+    [0, 0, 1]
+    """
+    return torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+
+
+def labels_from_classes(class_index: Int[Tensor, " n"], class_count: int) -> Float[Tensor, " n"]:
+    """Real targets of images: −1/+1 for two classes, the class position for more, else −1, +1, −1, ...
+
+    >>> labels_from_classes(torch.tensor([0, 0, 1]), 2).tolist()
+    [-1.0, -1.0, 1.0]
+    >>> labels_from_classes(torch.tensor([-1, -1, -1]), 0).tolist()
+    [-1.0, 1.0, -1.0]
+    """
+    if class_count > 2:
+        return class_index.to(torch.float64)
+    positions = class_index if class_count == 2 else torch.arange(len(class_index)) % 2
+    return 2 * positions.to(torch.float64) - 1

@@ -1,0 +1,77 @@
+"""A reconstruction held against the truth of its own run."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.experiments.run import RunFolder, Truth
+from exhume.features.ridge import RidgeFeatures
+from exhume.metrics.errors import Evaluation, evaluate
+from exhume.metrics.images import ImageScores, image_scores
+from exhume.metrics.matching import Matching
+from exhume.reconstruction import Reconstruction
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    evaluation: Evaluation
+    images: ImageScores | None
+    directions_only: bool
+
+    def summary(self) -> dict[str, Any]:
+        """The keys of summary.json that an evaluation answers for."""
+        values = {
+            "error": self.evaluation.error,
+            "signed_error": self.evaluation.signed_error,
+            "chance_error": self.evaluation.chance_error,
+            "recovered_fraction": self.evaluation.recovered_fraction,
+            "span_residual": self.evaluation.span_residual,
+        }
+        if self.images is not None:
+            values |= {"mean_psnr": self.images.mean_psnr, "mean_ssim": self.images.mean_ssim}
+        return values
+
+
+def score_run(run: RunFolder, seed: int = 0) -> Scores:
+    truth, found, observation = run.truth(), run.reconstruction(), run.observation()
+    return score(truth, found, observation.features, seed)
+
+
+def score(truth: Truth, found: Reconstruction, features: RidgeFeatures, seed: int = 0) -> Scores:
+    """Weights of a homogeneous φ without bias cannot tell a norm from a coefficient: directions are compared."""
+    directions_only = features.activation.homogeneous and features.bias is None
+    blocks = paired_blocks(features, truth.inputs, found.candidates.to(truth.inputs.dtype))
+    evaluation = evaluate(
+        truth.inputs, found.candidates.to(truth.inputs.dtype), blocks, features.p, seed, directions_only
+    )
+    images = None
+    if truth.image_shape is not None and min(truth.image_shape[1:]) >= 3:
+        originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
+        images = image_scores(originals, matched_pixels(truth, found, evaluation.matching))
+    return Scores(evaluation, images, directions_only)
+
+
+def matched_pixels(truth: Truth, found: Reconstruction, matching: Matching) -> Float[Tensor, "n c h w"]:
+    """The candidate of each sample as a picture, with the matched sign and at the norm of the sample.
+
+    A sample without a candidate is shown as the mean of the data.
+    """
+    matched = matching.candidate >= 0
+    rows = found.candidates.to(truth.inputs.dtype)[matching.candidate.clamp_min(0)]
+    lengths = rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    signs = matching.sign.to(rows.dtype)[:, None] * matched[:, None]
+    aligned = rows * signs * (truth.inputs.norm(dim=1, keepdim=True) / lengths)
+    return truth.preparation.to_pixels(aligned, truth.preparation.scale)
+
+
+def paired_blocks(
+    features: RidgeFeatures, samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]
+) -> Iterator[tuple[Float[Tensor, "n rows"], Float[Tensor, "m rows"]]]:
+    """Features of samples and candidates together: one pass over V for both."""
+    both = torch.cat([samples, candidates])
+    for _, values in features.feature_blocks(both):
+        yield values[: len(samples)], values[len(samples) :]

@@ -1,0 +1,72 @@
+"""The feature map φ(Vx + b): random features, and the hidden layer of a two-layer network.
+
+Everything an attack needs of it are two sweeps over the rows of V, each in row blocks:
+
+- *forward*: Z = X Vᵀ + b (m × p), block by block, so that sums over the rows can be taken on the way;
+- *pull back*: W V (m × d) for an m × p matrix W that is also made block by block.
+
+Both cost 2 m p d operations and read V once: this is a *pass*, the unit in which attacks are compared.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.activations import Activation
+from exhume.features.rows import Rows, blocks
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFeatures:
+    """φ(Vx + b) with V kept anywhere; p features of inputs in R^d."""
+
+    rows: Rows
+    activation: Activation
+    bias: Float[Tensor, " p"] | None = None
+
+    @property
+    def p(self) -> int:
+        return self.rows.p
+
+    @property
+    def d(self) -> int:
+        return self.rows.d
+
+    def part(self, start: int, stop: int) -> "RidgeFeatures":
+        """The features start..stop-1: each row is an equation of its own, so any part is a smaller problem."""
+        bias = None if self.bias is None else self.bias[start:stop]
+        return RidgeFeatures(self.rows.part(start, stop), self.activation, bias)
+
+    def preactivation_blocks(self, inputs: Float[Tensor, "m d"]) -> Iterator[tuple[slice, Float[Tensor, "m rows"]]]:
+        """Blocks of Z = X Vᵀ + b, in the dtype and on the device of the inputs. One pass."""
+        for block in blocks(self.rows):
+            values = self.rows.block(block.start, block.stop).to(device=inputs.device, dtype=inputs.dtype)
+            preactivations = inputs @ values.T
+            if self.bias is not None:
+                preactivations += self.bias[block].to(device=inputs.device, dtype=inputs.dtype)
+            yield block, preactivations
+
+    def feature_blocks(self, inputs: Float[Tensor, "m d"]) -> Iterator[tuple[slice, Float[Tensor, "m rows"]]]:
+        """Blocks of Φ = φ(X Vᵀ + b). One pass."""
+        for block, preactivations in self.preactivation_blocks(inputs):
+            yield block, self.activation.value(preactivations)
+
+    def __call__(self, inputs: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:
+        """Φ in full: m x p numbers. One pass."""
+        features = torch.empty(len(inputs), self.p, dtype=inputs.dtype, device=inputs.device)
+        for block, values in self.feature_blocks(inputs):
+            features[:, block] = values
+        return features
+
+    def pull_back(
+        self, weigh: Callable[[slice], Float[Tensor, "m rows"]], m: int, dtype: torch.dtype, device: torch.device
+    ) -> Float[Tensor, "m d"]:
+        """W V, with W's block of columns made by `weigh`. One pass."""
+        total = torch.zeros(m, self.d, dtype=dtype, device=device)
+        for block in blocks(self.rows):
+            values = self.rows.block(block.start, block.stop).to(device=device, dtype=dtype)
+            total.addmm_(weigh(block), values)
+        return total

@@ -1,0 +1,118 @@
+"""All that an attack returns: candidates, coefficients, an outcome with advice, losses and counts."""
+
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.errors import ExhumeError
+from exhume.files import read_tensors, require_tensors, write_tensors
+
+KIND = "reconstruction"
+
+
+class Outcome(Enum):
+    """How an attack ended, decided without the truth. The text of a member says what to make of it."""
+
+    RECOVERED = "recovered"
+    PARTIAL = "partial"
+    SPURIOUS = "spurious"
+    NOT_CONVERGED = "not_converged"
+
+    @property
+    def advice(self) -> str:
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Outcome.RECOVERED: "The candidates explain weights that the attack never used: treat the training data as exposed.",
+    Outcome.PARTIAL: "The candidates explain part of the weights that the attack never used: treat the "
+    "confident ones as exposed, and give the attack more time for the others.",
+    Outcome.SPURIOUS: "The candidates fit the weights that the attack used but not those it never saw: they are not "
+    "the training data; with fewer weights than unknowns this attack cannot decide.",
+    Outcome.NOT_CONVERGED: "The attack did not fit the weights within its limits: this is inconclusive, not safe; "
+    "give it more iterations or another start.",
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The verdict of weights that the attack never used.
+
+    `held_out_loss` is ||θ_h − Âᵀ Φ_h(X̂)||² / ||θ_h||² on the held-out rows h: near the training loss for a genuine
+    recovery, near 1 for candidates that have nothing to do with the data. None if no rows were held out.
+    """
+
+    outcome: Outcome
+    held_out_loss: float | None
+    held_out_rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    candidates: Float[Tensor, "m d"]
+    coefficients: Float[Tensor, "m k"]
+    method: str
+    certificate: Certificate
+    loss: float
+    iterations: int
+    passes: float
+    seconds: float
+    peak_memory_mb: float
+    seed: int
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.certificate.outcome
+
+    @property
+    def held_out_loss(self) -> float | None:
+        return self.certificate.held_out_loss
+
+    @property
+    def inputs(self) -> Float[Tensor, "m d"]:
+        """The recovered inputs: another name for the candidates."""
+        return self.candidates
+
+    def summary(self) -> dict[str, Any]:
+        """The keys of summary.json that an attack answers for."""
+        return {
+            "method": self.method,
+            "outcome": self.outcome.value,
+            "advice": self.outcome.advice,
+            "loss": self.loss,
+            "held_out_loss": self.held_out_loss,
+            "held_out_rows": self.certificate.held_out_rows,
+            "samples_found": len(self.candidates),
+            "iterations": self.iterations,
+            "passes": self.passes,
+            "seconds": round(self.seconds, 3),
+            "peak_memory_mb": round(self.peak_memory_mb, 1),
+            "seed": self.seed,
+        }
+
+
+def save_reconstruction(found: Reconstruction, path: Path) -> None:
+    tensors = {"candidates": found.candidates, "coefficients": found.coefficients}
+    meta = {item.name: getattr(found, item.name) for item in fields(found) if item.name not in tensors}
+    meta["certificate"] = {**asdict(found.certificate), "outcome": found.outcome.value}
+    write_tensors(path, KIND, tensors, meta)
+
+
+def load_reconstruction(path: Path) -> Reconstruction:
+    file = read_tensors(path, KIND)
+    require_tensors(file, path, "candidates", "coefficients")
+    meta = {name: value for name, value in file.meta.items() if name not in ("kind", "schema")}
+    try:
+        certificate = meta.pop("certificate")
+        verdict = Certificate(
+            Outcome(certificate["outcome"]), certificate["held_out_loss"], certificate["held_out_rows"]
+        )
+        candidates, coefficients = file.tensors["candidates"], file.tensors["coefficients"]
+        return Reconstruction(candidates=candidates, coefficients=coefficients, certificate=verdict, **meta)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ExhumeError(f"expected a complete reconstruction in {path}, found it damaged at {problem}") from problem

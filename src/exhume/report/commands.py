@@ -1,0 +1,87 @@
+"""The commands that repeat a run, from its configuration: names of folders are shortened, nothing else is."""
+
+import shlex
+from pathlib import PurePath, PureWindowsPath
+from typing import Any
+
+from exhume.attacks.certificate import HELD_OUT_FRACTION
+from exhume.data.config import DEFAULT_NOISE, KNOWN_NAMES
+from exhume.reconstruction import Reconstruction
+
+# configuration field -> flag, and the value that needs no flag
+_DATA_FLAGS: dict[str, tuple[str, Any]] = {
+    "name": ("--data", None),
+    "classes": ("--classes", []),
+    "per_class": ("--per-class", None),
+    "dim": ("--dim", None),
+    "subspace": ("--subspace", None),
+    "label_rule": ("--labels", "linear"),
+    "noise": ("--noise", DEFAULT_NOISE),
+    "samples": ("--samples", None),
+    "side": ("--side", None),
+    "standardise": ("--standardise", "subset"),
+    "norm": ("--norm", "sqrt-d"),
+    "dtype": ("--dtype", "float32"),
+}
+_MODEL_FLAGS: dict[str, tuple[str, Any]] = {
+    "params": ("--params", None),
+    "activation": ("--activation", None),
+    "bias": ("--bias", 0.0),
+    "fit": ("--fit", "min-norm"),
+    "ridge": ("--ridge", None),
+    "steps": ("--steps", 1_000_000),
+    "step_size": ("--step-size", None),
+    "features": ("--features", "seed"),
+    "seed": ("--seed", None),
+}
+_ATTACK_FLAGS: dict[str, tuple[str, Any]] = {
+    "samples": ("--samples", None),
+    "step_size": ("--step", None),
+    "inactive_slope": ("--inactive-slope", 0.0),
+    "iterations": ("--iterations", None),
+    "held_out": ("--held-out", HELD_OUT_FRACTION),
+    "dtype": ("--dtype", "float32"),
+}
+
+
+def commands(run_name: str, config: dict[str, Any], found: Reconstruction, reveal: bool) -> list[str]:
+    """Training (where it was done here), attack, evaluation and report, in order."""
+    run = shlex.quote(run_name)
+    lines = [_train(run, config)] if config.get("victim") == "rf" else []
+    lines.append(f"exhume attack {run} --method {shlex.quote(found.method)}{_attack_flags(found)} --seed {found.seed}")
+    if lines[0].startswith("exhume train"):
+        lines.append(f"exhume evaluate {run}")
+    lines.append(f"exhume report {run}{' --reveal' if reveal else ''}")
+    return lines
+
+
+def data_name(name: str) -> str:
+    """The name of a data set, without the folders that lead to it (they may name a user).
+
+    >>> data_name("faces"), data_name("/home/somebody/photos/")
+    ('faces', 'photos')
+    """
+    return name if name in KNOWN_NAMES else PureWindowsPath(PurePath(name).name).name or "FOLDER"
+
+
+def _train(run: str, config: dict[str, Any]) -> str:
+    data, model = dict(config.get("data", {})), dict(config.get("model", {}))
+    data["name"] = data_name(str(data.get("name", "")))
+    if data["name"] == "sphere":
+        data.pop("standardise", None)
+    where = " --data-dir DIR" if data.get("data_dir") else ""
+    return f"exhume train rf{_flags(data, _DATA_FLAGS)}{where}{_flags(model, _MODEL_FLAGS)} --out {run}"
+
+
+def _attack_flags(found: Reconstruction) -> str:
+    return _flags(found.settings, _ATTACK_FLAGS)
+
+
+def _flags(values: dict[str, Any], known: dict[str, tuple[str, Any]]) -> str:
+    parts = []
+    for field, (flag, default) in known.items():
+        value = values.get(field)
+        if value is not None and value != default:
+            text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            parts.append(f" {flag} {shlex.quote(text)}")
+    return "".join(parts)

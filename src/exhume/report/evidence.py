@@ -1,0 +1,119 @@
+"""What a reconstruction is worth, sample by sample where the truth is known, candidate by candidate where it is not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.experiments.run import Truth
+from exhume.experiments.scoring import matched_pixels
+from exhume.metrics.errors import RECOVERED_DISTANCE, Evaluation, evaluate
+from exhume.metrics.images import PSNR_CAP, ImageScores, chance_image_scores, image_scores
+from exhume.observation import Observation
+from exhume.reconstruction import Reconstruction
+from exhume.report.pictures import from_rows
+
+SMALLEST_SCORED_SIDE = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Pictures in the order of `rows`; `truth` is None where there is nothing to compare with."""
+
+    found: Float[Tensor, "n c h w"]
+    truth: Float[Tensor, "n c h w"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """`rows` is the table, the most exposed first. `recovered` and `results` say how it compares with chance."""
+
+    rows: list[dict[str, Any]]
+    pictures: Pictures | None
+    recovered: int | None
+    results: list[dict[str, Any]]
+    directions_only: bool
+
+
+def with_truth(
+    truth: Truth, found: Reconstruction, observation: Observation, summary: dict[str, Any]
+) -> Evidence:
+    """Matches candidates with samples. Scores that an evaluation has left in the summary are taken from there."""
+    features = observation.features
+    # the rule of experiments.scoring: such weights cannot tell a row's norm from its coefficient
+    directions_only = features.activation.homogeneous and features.bias is None
+    candidates = found.candidates.to(truth.inputs.dtype)
+    evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
+    matching = evaluation.matching
+    close = matching.matched & (matching.distance < RECOVERED_DISTANCE)
+    originals = recoveries = scores = None
+    if truth.image_shape is not None:
+        originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
+        recoveries = matched_pixels(truth, found, matching)
+        if min(truth.image_shape[1:]) >= SMALLEST_SCORED_SIDE:
+            scores = image_scores(originals, recoveries)
+    order = matching.distance.argsort(stable=True)
+    rows = [_sample_row(index, truth, found, evaluation, scores) for index in order.tolist()]
+    pictures = None if originals is None or recoveries is None else Pictures(recoveries[order], originals[order])
+    chance = None if scores is None or originals is None else chance_image_scores(originals)
+    results = _results(evaluation, scores, chance, summary)
+    return Evidence(rows, pictures, int(close.sum()), results, directions_only)
+
+
+def without_truth(found: Reconstruction, observation: Observation) -> Evidence:
+    """Candidates by the size of their coefficient: a large one is well determined by the weights."""
+    sizes = found.coefficients.double().norm(dim=1)
+    order = sizes.argsort(descending=True, stable=True)
+    rows = [{"candidate": index, "coefficient": float(sizes[index])} for index in order.tolist()]
+    pictures = None
+    if observation.image_shape is not None and len(found.candidates) > 0:
+        pictures = Pictures(from_rows(found.candidates[order], observation.image_shape), None)
+    return Evidence(rows, pictures, None, [], False)
+
+
+def _sample_row(
+    index: int, truth: Truth, found: Reconstruction, evaluation: Evaluation, scores: ImageScores | None
+) -> dict[str, Any]:
+    matching = evaluation.matching
+    candidate, distance = int(matching.candidate[index]), float(matching.distance[index])
+    matched = candidate >= 0
+    name = int(truth.class_index[index])
+    return {
+        "sample": index,
+        "class": truth.class_names[name] if 0 <= name < len(truth.class_names) else None,
+        "candidate": candidate if matched else None,
+        "distance": distance,
+        "recovered": matched and distance < RECOVERED_DISTANCE,
+        "sign_flipped": matched and float(matching.sign[index]) < 0,
+        "coefficient": float(found.coefficients[candidate].double().norm()) if matched else None,
+        "true_coefficient": abs(float(truth.coefficients[index])),
+        "psnr": min(float(scores.psnr[index]), PSNR_CAP) if scores is not None and matched else None,
+    }
+
+
+def _results(
+    evaluation: Evaluation, scores: ImageScores | None, chance: ImageScores | None, summary: dict[str, Any]
+) -> list[dict[str, Any]]:
+    def row(key: str, name: str, value: float | None, chance: float | None, best: float | None, meaning: str) -> None:
+        value = summary.get(key, value)
+        if value is not None:
+            results.append(
+                {"key": key, "name": name, "value": value, "chance": chance, "best": best, "meaning": meaning}
+            )
+
+    results: list[dict[str, Any]] = []
+    sign_free = summary.get("chance_error", evaluation.chance_error)
+    near = f"share of the samples with a candidate closer than {RECOVERED_DISTANCE}"
+    row("recovered_fraction", "Samples recovered", evaluation.recovered_fraction, 0.0, 1.0, near)
+    row("error", "Reconstruction error", evaluation.error, sign_free, 0.0, "mean distance, the better sign counts")
+    row(
+        "signed_error", "Error with signs", evaluation.signed_error, evaluation.signed_chance_error, 0.0,
+        "mean distance, a wrong sign counts as wrong",
+    )  # fmt: skip
+    row("span_residual", "Span residual", None, None, 0.0, "what the candidates leave out of the samples' features")
+    if scores is not None and chance is not None:
+        other = "against another training image: chance"
+        row("mean_psnr", "PSNR (dB)", scores.mean_psnr, chance.mean_psnr, None, f"higher is better; {other}")
+        row("mean_ssim", "SSIM", scores.mean_ssim, chance.mean_ssim, 1.0, f"higher is better; {other}")
+    return results

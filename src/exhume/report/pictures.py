@@ -1,0 +1,50 @@
+"""Pictures for a report: sharp, or blurred so that what was blurred away is not in the file."""
+
+import base64
+import io
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+from torch import Tensor
+
+LARGEST_BLURRED_SIDE = 6
+SMALLEST_REDUCTION = 4
+BLUR_PER_SIDE = 1 / 8
+
+
+def blurred(pictures: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c small_h small_w"]:
+    """A Gaussian blur of an eighth of the side, then averages over blocks: at most 6 × 6 pixels are left.
+
+    No side keeps more than a quarter of its pixels, so at least 15 of 16 numbers are gone and no filter brings them
+    back. A style sheet's blur would not do: the sharp picture would be in the file.
+    """
+    _, _, height, width = pictures.shape
+    longest = max(height, width)
+    side = max(1, min(LARGEST_BLURRED_SIDE, longest // SMALLEST_REDUCTION))
+    small = (max(1, side * height // longest), max(1, side * width // longest))
+    sigma = longest * BLUR_PER_SIDE
+    smooth = gaussian_filter(pictures.detach().cpu().double().numpy(), sigma=(0, 0, sigma, sigma), mode="nearest")
+    return torch.nn.functional.adaptive_avg_pool2d(torch.from_numpy(smooth), small)
+
+
+def from_rows(rows: Float[Tensor, "m d"], image_shape: tuple[int, int, int]) -> Float[Tensor, "m c h w"]:
+    """Rows of unknown scale as pictures: each is stretched from its smallest to its largest value."""
+    low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
+    return ((rows - low) / torch.where(high > low, high - low, 1.0)).reshape(-1, *image_shape)
+
+
+def as_array(picture: Float[Tensor, "c h w"]) -> np.ndarray:
+    """Height × width × 3 in [0, 1]; a picture that is neither gray nor RGB is shown as the mean of its channels."""
+    shown = picture if len(picture) in (1, 3) else picture.mean(dim=0, keepdim=True)
+    return shown.detach().cpu().double().clamp(0, 1).expand(3, -1, -1).permute(1, 2, 0).numpy()
+
+
+def to_base64_png(picture: Float[Tensor, "c h w"]) -> str:
+    pixels = (as_array(picture) * 255).round().astype(np.uint8)
+    gray = len(picture) != 3
+    file = io.BytesIO()
+    Image.fromarray(pixels[:, :, 0] if gray else pixels).save(file, format="PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode("ascii")

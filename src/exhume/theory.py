@@ -1,0 +1,170 @@
+"""What a model of a given size can give away, by counting: p numbers published, d numbers to each of n samples.
+
+The weights of a random features model are p equations, θ_k = Σ_i α_i φ(v_k·x_i). Each sample hides d unknowns in them,
+d − 1 for its place on the sphere and 1 for its coefficient α_i. Hence the law with two thresholds,
+
+    p = n      the model can fit the labels,
+    p = d n    the weights determine the data,
+
+and between the two lies a zone where the model fits its labels and the weights leave a continuum of data sets open.
+With k outputs the last layer has k coefficients to a sample and the unknowns are d − 1 + k; if norms are free and φ is
+not homogeneous they are d + k.
+
+The law counts, it does not promise: `explain` says in words what follows from a count and what does not.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from exhume.errors import UsageError
+
+Zone = Literal["underfit", "labels", "data", "unknown"]
+
+ZONE_TITLES: dict[Zone, str] = {
+    "underfit": "below label fitting",
+    "labels": "fits labels, data not determined",
+    "data": "data determined",
+    "unknown": "number of samples unknown",
+}
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """Where a model stands with regard to the two thresholds."""
+
+    p: int
+    """Parameters of the last layer."""
+    d: int
+    """Numbers to a sample."""
+    n: int | None
+    """Training samples, None if nobody knows."""
+    labels_ratio: float | None
+    """p / n; from 1 on the model can fit its labels."""
+    ratio: float | None
+    """p / (d n); from 1 on the weights determine the data."""
+    capacity: float
+    """p / d: how many samples of dimension d the weights can hold in full."""
+    zone: Zone
+
+
+def label_threshold(n: int) -> int:
+    """Parameters from which on a model can fit n labels: n."""
+    _check("n", n)
+    return n
+
+
+def data_threshold(d: int, n: int) -> int:
+    """Parameters from which on the weights determine n samples of dimension d: d n.
+
+    >>> data_threshold(d=3072, n=100)
+    307200
+    """
+    _check("d", d)
+    _check("n", n)
+    return d * n
+
+
+def unknowns(d: int, n: int, k: int = 1, free_norms: bool = False) -> int:
+    """Numbers that weights with k outputs hide: (d − 1 + k) n, or (d + k) n if the norms of the samples are free.
+
+    >>> unknowns(d=100, n=20) == data_threshold(d=100, n=20)
+    True
+    """
+    _check("d", d)
+    _check("n", n)
+    _check("k", k)
+    return (d + k if free_norms else d - 1 + k) * n
+
+
+def gauge(p: int, d: int, n: int | None = None) -> Gauge:
+    """Hold p parameters against n samples of dimension d.
+
+    >>> gauge(p=6000, d=100, n=20).zone
+    'data'
+    >>> gauge(p=6000, d=100).capacity
+    60.0
+    """
+    _check("p", p)
+    _check("d", d)
+    if n is None:
+        return Gauge(p, d, None, None, None, p / d, "unknown")
+    _check("n", n)
+    zone: Zone
+    if p < label_threshold(n):
+        zone = "underfit"
+    elif p < data_threshold(d, n):
+        zone = "labels"
+    else:
+        zone = "data"
+    return Gauge(p, d, n, p / n, p / data_threshold(d, n), p / d, zone)
+
+
+def explain(gauge: Gauge) -> list[str]:
+    """The gauge in plain sentences: the count, what follows from it, and what does not."""
+    return [*_count(gauge), *_what_follows(gauge), *_what_does_not_follow(gauge)]
+
+
+def _count(gauge: Gauge) -> list[str]:
+    sentences = [
+        f"A last layer of p = {gauge.p:,} parameters can hold p / d = {_number(gauge.capacity)} samples of dimension "
+        f"d = {gauge.d:,} in full."
+    ]
+    if gauge.n is not None and gauge.labels_ratio is not None and gauge.ratio is not None:
+        sentences.append(
+            f"With n = {gauge.n:,} training samples that is p / n = {_number(gauge.labels_ratio)} parameters for each "
+            f"label and p / (d n) = {_number(gauge.ratio)} for each number in the data."
+        )
+    return sentences
+
+
+def _what_follows(gauge: Gauge) -> list[str]:
+    if gauge.n is None:
+        return [
+            f"The number of samples is unknown: a training set of up to {gauge.p // gauge.d:,} samples is determined "
+            "by the weights, a larger one is not."
+        ]
+    both = f"{label_threshold(gauge.n):,} and {data_threshold(gauge.d, gauge.n):,}"
+    return {
+        "underfit": [
+            f"p is below both thresholds (n and d n, {both}): the model cannot fit all labels of generic data, and the "
+            "weights hold less than one number for each sample."
+        ],
+        "labels": [
+            f"p lies between the thresholds (n and d n, {both}): the model can fit its labels, and other data sets "
+            "give the same weights, so arbitrary data are not determined."
+        ],
+        "data": [
+            f"p reaches both thresholds (n and d n, {both}): there are as many equations as unknowns or more, and the "
+            "weights determine the data, up to signs and norms where the activation hides them."
+        ],
+    }[gauge.zone]
+
+
+def _what_does_not_follow(gauge: Gauge) -> list[str]:
+    reachable = (
+        "Reaching d n does not mean that an attack will converge: counting says that the answer is in the weights, not "
+        "that it is easy to find, and the search gets hard close to the threshold."
+    )
+    not_safe = (
+        "Staying below d n does not mean safe: images are not arbitrary, and where a prior or a known subspace leaves "
+        "r < d numbers to a sample, about r n parameters are enough."
+    )
+    scope = (
+        "The count is about the parameters of the last layer over known features; other layers can give away more. "
+        "With k outputs the unknowns are d - 1 + k a sample instead of d."
+    )
+    return {
+        "underfit": [not_safe, scope],
+        "labels": [not_safe, scope],
+        "data": [reachable, scope],
+        "unknown": [not_safe, reachable, scope],
+    }[gauge.zone]
+
+
+def _number(x: float) -> str:
+    return f"{x:,.0f}" if x >= 1000 else f"{x:.3g}"
+
+
+def _check(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UsageError(f"expected {name} to be a whole number of at least 1, found {value}")

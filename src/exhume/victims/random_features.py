@@ -1,0 +1,89 @@
+"""The random-features model f(x) = φ(Vx + b)·θ, V_kj ~ N(0, 1/d), of which only θ is trained."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from exhume import seeds
+from exhume.activations import activation
+from exhume.data.dataset import Dataset
+from exhume.errors import ExhumeError, UsageError
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import DrawnRows, Rows
+from exhume.observation import Knowledge, Observation
+from exhume.victims.training import DualFit, fit_logistic, fit_min_norm, fit_ridge
+
+
+class RandomFeaturesConfig(BaseModel):
+    """Everything that is needed to train the same victim again, besides its data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    params: int = Field(ge=1)
+    activation: str = "relu"
+    bias: float = Field(default=0.0, ge=0, allow_inf_nan=False)  # standard deviation of b; 0: none
+    fit: Literal["min-norm", "ridge", "logistic"] = "min-norm"
+    ridge: float | None = None
+    steps: int = Field(default=1_000_000, ge=1)
+    step_size: float | None = None
+    features: Literal["seed", "file"] = "seed"
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Victim:
+    """A trained model: what an attacker sees of it, and what only its owner knows."""
+
+    observation: Observation
+    coefficients: Float[Tensor, " n"]
+    training_loss: float
+    steps: int
+
+
+def draw_rows(config: RandomFeaturesConfig, d: int) -> DrawnRows:
+    return DrawnRows(seeds.derive(config.seed, "features"), config.params, d)
+
+
+def train_random_features(config: RandomFeaturesConfig, data: Dataset, rows: Rows) -> Victim:
+    """Fits θ on the data. Two sweeps over the features, in row blocks: the first for K = Φ Φᵀ, the second for Φᵀα.
+
+    Only n × p numbers would be needed to save the second sweep; V is the same in both, so drawing it again is the
+    price of keeping nothing.
+    """
+    features = RidgeFeatures(rows, activation(config.activation), _draw_bias(config, data.inputs.dtype))
+    inputs = data.inputs
+    gram = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+    for _, values in features.feature_blocks(inputs):
+        gram += values @ values.T
+    if not torch.isfinite(gram).all():
+        raise ExhumeError("expected finite features, found overflow; check the features file and the scale of the data")
+    fitted = _fit(config, gram, data.labels)
+    weights = torch.empty(1, features.p, dtype=inputs.dtype)
+    for block, values in features.feature_blocks(inputs):
+        weights[0, block] = (fitted.coefficients @ values.double()).to(inputs.dtype)
+    norms = inputs.norm(dim=1)
+    common = float(norms.mean()) if float(norms.std(correction=0)) <= 1e-5 * float(norms.mean()) else None
+    knowledge = Knowledge(samples=len(inputs), norm=common)
+    observation = Observation(features, weights, knowledge, data.image_shape)
+    return Victim(observation, fitted.coefficients, fitted.training_loss, fitted.steps)
+
+
+def _fit(config: RandomFeaturesConfig, gram: Float[Tensor, "n n"], labels: Float[Tensor, " n"]) -> DualFit:
+    if config.fit == "ridge":
+        if config.ridge is None:
+            raise UsageError("expected a penalty for the ridge fit, found none; give --ridge LAMBDA")
+        return fit_ridge(gram, labels, config.ridge)
+    if config.fit == "logistic":
+        return fit_logistic(gram, labels, config.steps, config.step_size)
+    return fit_min_norm(gram, labels)
+
+
+def _draw_bias(config: RandomFeaturesConfig, dtype: torch.dtype) -> Float[Tensor, " p"] | None:
+    if config.bias == 0:
+        return None
+    stream = seeds.generator(config.seed, "bias")
+    return (config.bias * torch.randn(config.params, generator=stream, dtype=torch.float64)).to(dtype)
