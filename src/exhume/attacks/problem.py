@@ -7,7 +7,7 @@ clock, the checkpoints and the certificate, so a method holds mathematics only.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -54,6 +54,7 @@ class Step:
     notes: dict[str, float] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Method(Protocol):
     @property
     def name(self) -> str: ...

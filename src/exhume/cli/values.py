@@ -26,7 +26,7 @@ def parse_counts(text: str | None) -> tuple[int, ...] | None:
 def resolve_params(ratio: float | None, params: int | None, n: int, d: int) -> int:
     """p from --ratio p/(dn) or --params: exactly one of the two.
 
-    >>> resolve_params(3, None, 20, 100), resolve_params(None, 42, 20, 100)
+    >>> resolve_params(3.0, None, 20, 100), resolve_params(None, 42, 20, 100)
     (6000, 42)
     """
     if (ratio is None) == (params is None):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ BLOCK_BYTES = 64 * 2**20
 TENSOR_NAME = "V"
 
 
+@runtime_checkable
 class Rows(Protocol):
     """p rows in R^d that can be read in contiguous blocks."""
 

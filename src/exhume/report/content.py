@@ -191,13 +191,21 @@ def _attack(run: RunFolder, found: Reconstruction) -> dict[str, Any]:
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,
         "held_out_rows": found.certificate.held_out_rows,
-        "converged": found.outcome in (Outcome.RECOVERED, Outcome.SPURIOUS),
+        "converged": _converged(found),
         "iterations": found.iterations,
         "passes": found.passes,
         "seconds": round(found.seconds, 3),
         "peak_memory_mb": round(found.peak_memory_mb, 1),
         "settings": {key: _plain_setting(value) for key, value in sorted(found.settings.items())},
     }
+
+
+def _converged(found: Reconstruction) -> bool | None:
+    """Whether the attack met its own tolerance; None where a partial outcome leaves that open."""
+    if found.outcome is not Outcome.PARTIAL:
+        return found.outcome is not Outcome.NOT_CONVERGED
+    tolerance = found.settings.get("tolerance")
+    return None if tolerance is None else found.loss <= tolerance
 
 
 def _plain_setting(value: Any) -> Any:

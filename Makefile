@@ -1,0 +1,33 @@
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: setup demo test test-all lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $(STAMP)
+
+demo: setup            ## faces into a model, and out of its weights again
+	rm -rf demo
+	$(BIN)/exhume demo --out demo
+
+test: setup            ## the fast tests
+	$(BIN)/python -m pytest
+
+test-all: setup        ## also those that take minutes or gigabytes
+	$(BIN)/python -m pytest -m "slow or not slow" --timeout 3600
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup           ## side by side with the published attack
+	$(BIN)/python benchmarks/pass_rate.py
+
+clean:
+	rm -rf .venv build dist src/*.egg-info
