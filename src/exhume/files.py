@@ -8,12 +8,12 @@ import json
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, contiguous_format
 
 from exhume.errors import ExhumeError
 
@@ -38,10 +38,11 @@ def replacing(path: Path) -> Iterator[Path]:
             "free some space, change its permissions or choose another folder"
         ) from problem
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that cannot exist (below a file, too long) has left nothing to remove
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -58,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ExhumeError(f"expected JSON in {path}, found something else: {problem}") from problem
     if not isinstance(value, dict):
         raise ExhumeError(f"expected a JSON object in {path}, found {type(value).__name__}")
@@ -78,10 +79,11 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], meta: Ma
     from safetensors.torch import save_file
 
     header = json.dumps({"kind": kind, "schema": SCHEMA, **meta}, allow_nan=False)
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # copies, because safetensors refuses tensors that share memory, which those of an attack's state may do
+    own = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
-            save_file(contiguous, temporary, metadata={_METADATA_KEY: header})
+            save_file(own, temporary, metadata={_METADATA_KEY: header})
         except SafetensorError as problem:  # how safetensors reports a full disk or a folder that is gone
             raise OSError(0, str(problem)) from problem
 
@@ -95,15 +97,16 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get(_METADATA_KEY, "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, OSError, ValueError) as problem:
+            # copies, because matrix products round differently where memory is not aligned as torch's own is
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as problem:
         raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
     if not isinstance(header, dict) or header.get("kind") != kind:
-        found = header.get("kind") if isinstance(header, dict) else "a file that exhume did not write"
+        found = repr(header.get("kind")) if isinstance(header, dict) else "a file that exhume did not write"
         raise ExhumeError(f"expected {path} to hold a {kind}, found {found}")
     if header.get("schema") != SCHEMA:
         raise ExhumeError(
-            f"expected schema {SCHEMA} in {path}, found {header.get('schema')}; use the exhume version that wrote it"
+            f"expected schema {SCHEMA} in {path}, found {header.get('schema')!r}; use the exhume version that wrote it"
         )
     return TensorFile(tensors, header)
 

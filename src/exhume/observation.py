@@ -4,6 +4,7 @@ A victim writes an observation, an attack reads it, and neither knows the other.
 (kept as the seed of its own stream, or as a file); the data's seed and the data are not part of an observation.
 """
 
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.errors import ExhumeError
+from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, write_rows
 from exhume.files import read_tensors, require_tensors, write_tensors
@@ -35,6 +36,12 @@ class Knowledge:
     norm: float | None = None
     initial: Literal["zero"] = "zero"
 
+    def __post_init__(self) -> None:
+        if self.samples is not None and self.samples < 1:
+            raise UsageError(f"expected at least 1 sample, found {self.samples}")
+        if self.norm is not None and not 0 < self.norm < math.inf:
+            raise UsageError(f"expected a positive norm of the samples, found {self.norm}")
+
 
 @dataclass(frozen=True, eq=False)
 class Observation:
@@ -54,6 +61,10 @@ class Observation:
         if bad:
             raise ExhumeError(f"expected finite weights, found {bad} that are NaN or infinite; check the weights file")
         bias = self.features.bias
+        if bias is not None and bias.shape != (self.features.p,):
+            raise ExhumeError(
+                f"expected one bias a feature (p = {self.features.p}), found a bias of shape {list(bias.shape)}"
+            )
         if bias is not None and not torch.isfinite(bias).all():
             raise ExhumeError("expected a finite bias of the features, found NaN or infinite entries")
 
@@ -90,36 +101,66 @@ def load_observation(path: Path) -> Observation:
     try:
         meta = file.meta
         rows = _restore_rows(meta["rows"], path)
-        image_shape = tuple(meta["image_shape"]) if meta["image_shape"] else None
-        features = RidgeFeatures(rows, activation(meta["activation"]), file.tensors.get("bias"))
-        knowledge = Knowledge(**meta["knowledge"])
+        image_shape = _restore_image_shape(meta["image_shape"], rows.d, path)
+        act = activation(str(meta["activation"]))
+        knowledge = _restore_knowledge(meta["knowledge"], path)
     except (KeyError, TypeError) as problem:
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged at {problem}") from problem
-    weights = file.tensors["weights"]
-    if weights.ndim != 2 or not weights.is_floating_point():
-        raise ExhumeError(f"expected weights of shape outputs x p in {path}, found {weights.dtype} {weights.shape}")
-    return Observation(features, weights, knowledge, image_shape)
+    except UsageError as problem:  # the file is at fault, not the request
+        raise ExhumeError(f"expected a complete observation in {path}, found it damaged: {problem}") from problem
+    weights, bias = file.tensors["weights"], file.tensors.get("bias")
+    for name, tensor, rank in (("weights", weights, 2), ("bias", bias, 1)):
+        if tensor is not None and (tensor.ndim != rank or not tensor.is_floating_point()):
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise ExhumeError(
+                f"expected {name} of {rank} dimensions in floating point in {path}, "
+                f"found {kind} of shape {list(tensor.shape)}"
+            )
+    return Observation(RidgeFeatures(rows, act, bias), weights, knowledge, image_shape)
 
 
 def _describe_rows(rows: Rows, path: Path) -> dict[str, Any]:
     match rows:
         case DrawnRows():
             return {"kind": "drawn", "seed": rows.seed, "p": rows.p, "d": rows.d, "first": rows.first}
-        case MappedRows() if rows.path.parent == path.parent:
-            return {"kind": "file", "name": rows.path.name}
+        case MappedRows() if rows.path.parent.resolve() == path.parent.resolve():
+            return {"kind": "file", "name": rows.path.name, "p": rows.p, "first": rows.first}
         case MappedRows() | HeldRows():
-            write_rows(rows, path.with_name(FEATURES_FILE))
-            return {"kind": "file", "name": FEATURES_FILE}
+            written = write_rows(rows, path.with_name(FEATURES_FILE))
+            return {"kind": "file", "name": FEATURES_FILE, "p": written.p, "first": 0}
     raise TypeError(f"rows of a kind that has no file form: {type(rows).__name__}")
 
 
-def _restore_rows(described: dict[str, Any], path: Path) -> Rows:
-    if described["kind"] == "drawn":
-        rows = DrawnRows(described["seed"], described["p"], described["d"], described["first"])
-        if not all(isinstance(number, int) for number in (rows.seed, rows.p, rows.d, rows.first)) or rows.d < 1:
-            raise ExhumeError(f"expected whole numbers for the drawn features in {path}, found {described}")
-        return rows
+def _restore_knowledge(told: Any, path: Path) -> Knowledge:
+    samples, norm, initial = told["samples"], told["norm"], told["initial"]
+    understood = (samples is None or type(samples) is int) and (norm is None or type(norm) is float)
+    if not understood or initial != "zero" or len(told) != 3:
+        raise ExhumeError(f"expected samples, norm and the initial weights 'zero' in {path}, found {told}")
+    return Knowledge(samples, norm, initial)
+
+
+def _restore_rows(described: Any, path: Path) -> Rows:
+    p, first = described["p"], described["first"]
+    drawn = described["kind"] == "drawn"
+    numbers = (p, first, *((described["seed"], described["d"]) if drawn else ()))
+    if not all(type(number) is int and 0 <= number < 2**63 for number in numbers) or p < 1:
+        raise ExhumeError(f"expected whole numbers for the features in {path}, found {described}")
+    if drawn:
+        if described["d"] < 1:
+            raise ExhumeError(f"expected features of at least 1 dimension in {path}, found {described['d']}")
+        return DrawnRows(described["seed"], p, described["d"], first)
     name = str(described["name"])
-    if Path(name).name != name:
+    if not name or Path(name).name != name or not name.isprintable():
         raise ExhumeError(f"expected the features file beside {path}, found the name {name!r}")
-    return MappedRows.open(path.with_name(name))
+    whole = MappedRows.open(path.with_name(name))
+    if first + p > whole.p:
+        raise ExhumeError(f"expected rows {first} to {first + p} in {path.with_name(name)}, found {whole.p} rows")
+    return whole.part(first, first + p)
+
+
+def _restore_image_shape(shape: Any, d: int, path: Path) -> tuple[int, int, int] | None:
+    if shape is None:
+        return None
+    if [type(side) for side in shape] != [int, int, int] or min(shape) < 1 or math.prod(shape) != d:
+        raise ExhumeError(f"expected an image shape of d = {d} numbers in {path}, found {shape}")
+    return (shape[0], shape[1], shape[2])

@@ -5,6 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -113,6 +114,16 @@ def load_reconstruction(path: Path) -> Reconstruction:
             Outcome(certificate["outcome"]), certificate["held_out_loss"], certificate["held_out_rows"]
         )
         candidates, coefficients = file.tensors["candidates"], file.tensors["coefficients"]
+        _check_tensors(candidates, coefficients, path)
         return Reconstruction(candidates=candidates, coefficients=coefficients, certificate=verdict, **meta)
     except (KeyError, TypeError, ValueError) as problem:
         raise ExhumeError(f"expected a complete reconstruction in {path}, found it damaged at {problem}") from problem
+
+
+def _check_tensors(candidates: Tensor, coefficients: Tensor, path: Path) -> None:
+    shapes = f"candidates of shape {list(candidates.shape)} and coefficients of shape {list(coefficients.shape)}"
+    if candidates.ndim != 2 or coefficients.ndim != 2 or len(candidates) != len(coefficients):
+        raise ExhumeError(f"expected m x d candidates and m x k coefficients in {path}, found {shapes}")
+    for name, tensor in (("candidates", candidates), ("coefficients", coefficients)):
+        if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
+            raise ExhumeError(f"expected finite numbers as {name} in {path}, found others; run the attack again")

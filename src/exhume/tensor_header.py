@@ -45,6 +45,10 @@ class Entry:
     def numbers(self) -> int:
         return math.prod(self.shape)
 
+    @property
+    def stop(self) -> int:
+        return self.start + self.numbers * ITEM_BYTES[self.dtype]
+
 
 @dataclass(frozen=True)
 class Header:
@@ -66,25 +70,39 @@ def read_header(path: Path) -> Header:
             fields = json.loads(file.read(length))
         metadata = fields.pop("__metadata__", {})
         entries = {name: _entry(name, field, 8 + length, size) for name, field in fields.items()}
+        _check_that_they_tile(entries, 8 + length, size)
         exhume = json.loads(metadata.get("exhume", "{}"))
         if not isinstance(exhume, dict):
             raise ValueError("metadata of exhume that is no object")
         return Header(entries, exhume)
     except OSError as problem:
         raise ExhumeError(f"expected a readable weights file {path}, found: {problem.strerror}") from problem
-    except (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+    except KeyError as problem:
+        raise ExhumeError(f"expected a whole safetensors file at {path}, found a tensor without {problem}") from problem
+    except (struct.error, ValueError, TypeError, AttributeError, RecursionError) as problem:
         raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
 
 
-def _entry(name: str, field: dict[str, Any], data_start: int, size: int) -> Entry:
+def _entry(name: str, field: Any, data_start: int, size: int) -> Entry:
     dtype, shape, (begin, end) = field["dtype"], tuple(field["shape"]), field["data_offsets"]
     if dtype not in ITEM_BYTES:
-        raise ValueError(f"the unknown type {dtype} of {name}")
-    if not all(isinstance(number, int) and number >= 0 for number in (*shape, begin, end)):
-        raise ValueError(f"shape {shape} and bytes {begin} to {end} of {name}")
+        raise ValueError(f"the unknown type {dtype!r} of {name!r}")
+    if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
+        raise ValueError(f"shape {shape} and bytes {begin} to {end} of {name!r}")
     entry = Entry(dtype, shape, data_start + begin)
     if end - begin != entry.numbers * ITEM_BYTES[dtype]:
-        raise ValueError(f"{end - begin} bytes for {name} of type {dtype} and shape {shape}")
+        raise ValueError(f"{end - begin} bytes for {name!r} of type {dtype} and shape {shape}")
     if data_start + end > size:
-        raise ValueError(f"{name} ending at byte {data_start + end} of a file of {size}: it is cut off")
+        raise ValueError(f"{name!r} ending at byte {data_start + end} of a file of {size}: it is cut off")
     return entry
+
+
+def _check_that_they_tile(entries: dict[str, Entry], data_start: int, size: int) -> None:
+    """The format knows neither gaps nor overlaps: a small file could otherwise claim any number of parameters."""
+    expected = data_start
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
+        if entry.start != expected:
+            raise ValueError(f"{name!r} starting at byte {entry.start}, where byte {expected} is the next one")
+        expected = entry.stop
+    if expected != size:
+        raise ValueError(f"{size - expected} bytes that belong to no tensor")

@@ -2,10 +2,11 @@
 
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.problem import Method
+from exhume.attacks.split_newton import SplitNewton
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
-METHODS = ("auto", "heavy-ball")
+METHODS = ("auto", "split-newton", "heavy-ball")
 
 
 def choose_method(
@@ -14,7 +15,9 @@ def choose_method(
     if name not in METHODS:
         raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
     limit = {} if iterations is None else {"iterations": iterations}
-    return HeavyBall(step_size=step_size, inactive_slope=inactive_slope, **limit)
+    if name == "heavy-ball":
+        return HeavyBall(step_size=step_size, inactive_slope=inactive_slope, **limit)
+    return SplitNewton(**limit)
 
 
 def tell(observation: Observation, method: Method, samples: int | None) -> Observation:

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from exhume.attacks.problem import Problem, State, Step
+from exhume.attacks.retraction import to_norm
 from exhume.errors import UsageError
 
 # dimension of the data -> step, as published (d = 100 stands for the synthetic cases, d = 30 among them)
@@ -89,9 +88,3 @@ class HeavyBall:
         rows = torch.randn(shape, generator=problem.generator(), dtype=torch.float64)
         candidates = to_norm(rows, problem.norm).to(problem.dtype).to(problem.device)
         return State({"candidates": candidates, "velocity": torch.zeros_like(candidates)}, {"iteration": 0})
-
-
-def to_norm(rows: Float[Tensor, "m d"], norm: float) -> Float[Tensor, "m d"]:
-    """Each row at the given length. A row that vanished stays zero rather than becoming NaN."""
-    lengths = rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
-    return rows * (norm / lengths)

@@ -164,7 +164,9 @@ def _reconstruction(
     last: dict[str, float],
     settings: dict[str, Any],
 ) -> Reconstruction:
-    coefficients = step.coefficients * problem.loss.scale
+    # on all rows and without any help that the method may have used on the way: the published loss
+    final = problem.loss.to(step.candidates.dtype).fit(step.candidates)
+    coefficients = final.coefficients * problem.loss.scale
     unseen = held_out_loss(observation, split, step.candidates, coefficients)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
@@ -172,7 +174,7 @@ def _reconstruction(
         coefficients=coefficients.cpu(),
         method=method.name,
         certificate=certify(step.converged, unseen, split),
-        loss=step.loss,
+        loss=final.loss,
         iterations=step.iteration,
         passes=last["passes"],
         seconds=last["seconds"],

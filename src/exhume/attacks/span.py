@@ -11,29 +11,48 @@ For candidates X̂ (m × d) with features F = φ(X̂Vᵀ + b) (m × p) and weigh
     ∂L/∂x̂_i = −(2 / ||θ||²) Σ_k φ'(z_ik) (α r)_ik v_k.
 
 One evaluation is one pass over V, one gradient another. Only m × p numbers are kept, never p × d.
+
+With a *free affine part* (`attacks/affine.py`) the span is enlarged by the columns of W = [V, 1, |v|]: everywhere above,
+F and θ are then replaced by their parts orthogonal to W.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.affine import AffinePart
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import blocks
-from exhume.observation import Observation
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The weights projected on the span of the candidates' features."""
+    """The weights projected on the span of the candidates' features.
 
+    `gram_inverse` is the pseudo-inverse of F Fᵀ (of its part orthogonal to W where there is an affine part);
+    `affine_overlap` is F W (WᵀW)⁻¹.
+    """
+
+    candidates: Float[Tensor, "m d"]
     preactivations: Float[Tensor, "m p"]
+    features: Float[Tensor, "m p"]
     gram: Float[Tensor, "m m"]
+    gram_inverse: Float[Tensor, "m m"]
     coefficients: Float[Tensor, "m k"]
     residual: Float[Tensor, "k p"]
     loss: float
+    affine_overlap: Float[Tensor, "m c"] | None = None
+
+
+@dataclass
+class PassCounter:
+    """Sweeps over V in units of all the rows of the problem, so that a sweep over a part of them counts as a part."""
+
+    all_rows: int
+    total: float = 0.0
 
 
 class SpanLoss:
@@ -59,30 +78,74 @@ class SpanLoss:
         self.scale = largest * root_mean_square
         self.weights = (scaled / root_mean_square).to(dtype=dtype, device=device)
         self.energy = float(self.weights.double().square().sum())
-        self.passes = 0
+        self.affine: AffinePart | None = None
+        self.counter = PassCounter(features.p)
 
-    @classmethod
-    def of(
-        cls, observation: Observation, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
-    ) -> "SpanLoss":
-        return cls(observation.features, observation.weights, dtype, device)
+    def part(self, rows: int, affine: bool = False) -> "SpanLoss":
+        """The same loss on the first rows only, with or without the free affine part."""
+        part = object.__new__(SpanLoss)
+        part.features = self.features if rows == self.features.p else self.features.part(0, rows)
+        part.scale = self.scale
+        part.weights = self.weights[:, :rows]
+        part.energy = float(part.weights.double().square().sum())
+        part.affine = AffinePart(part.features, part.weights) if affine else None
+        part.counter = self.counter
+        if affine:
+            part.count_passes(1)
+        return part
+
+    def to(self, dtype: torch.dtype) -> "SpanLoss":
+        """The same loss in another precision; V is converted block by block."""
+        converted = self.part(self.features.p)
+        converted.weights = self.weights.to(dtype)
+        return converted
 
     def fit(self, candidates: Float[Tensor, "m d"]) -> Fit:
         """Projects the weights on the span of the candidates' features. One pass."""
         m, k = len(candidates), len(self.weights)
         preactivations = candidates.new_empty(m, self.features.p)
+        features = torch.empty_like(preactivations)
         gram = torch.zeros(m, m, dtype=torch.float64, device=candidates.device)
         moments = torch.zeros(m, k, dtype=torch.float64, device=candidates.device)
-        for block, values in self.features.preactivation_blocks(candidates):
-            preactivations[:, block] = values
-            features = self.features.activation.value(values)
-            gram += features @ features.T  # summed in float64: a block's rounding does not grow with p
-            moments += features @ self.weights[:, block].T
-        self.passes += 1
-        coefficients = solve_gram(gram, moments, features.dtype)
-        residual = self._residual(preactivations, coefficients)
-        loss = float(residual.double().square().sum()) / self.energy
-        return Fit(preactivations, gram, coefficients, residual, loss)
+        overlap: Tensor | None = None
+        with torch.no_grad():  # in-place paths of the activations
+            for block, values in self.features.preactivation_blocks(candidates):
+                preactivations[:, block] = values
+                features[:, block] = mapped = self.features.activation.value(values)
+                gram += mapped @ mapped.T  # summed in float64: a block's rounding does not grow with p
+                moments += mapped @ self.weights[:, block].T
+                if self.affine:
+                    product = self.affine.times(mapped, block).double()
+                    overlap = product if overlap is None else overlap + product
+        self.count_passes(1)
+        if self.affine and overlap is not None:
+            overlap_scaled = overlap @ self.affine.inverse
+            gram -= overlap_scaled @ overlap.T
+            moments -= overlap_scaled @ self.affine.moments
+            overlap = overlap_scaled
+        inverse = invert_gram(gram, candidates.dtype)
+        fit = Fit(
+            candidates, preactivations, features, gram, inverse, inverse @ moments, self.weights, float("nan"), overlap
+        )
+        return self._finish(fit)
+
+    def project(self, fit: Fit, values: Float[Tensor, "k p"]) -> tuple[Float[Tensor, "k p"], Float[Tensor, "m k"]]:
+        """The part of k vectors orthogonal to the span, and the coefficients of the candidates in the other part."""
+        onto = (fit.features @ values.T).double()
+        if self.affine is None or fit.affine_overlap is None:
+            coefficients = fit.gram_inverse @ onto
+            return values - coefficients.to(values.dtype).T @ fit.features, coefficients
+        along = self.affine.products(values)
+        coefficients = fit.gram_inverse @ (onto - fit.affine_overlap @ along)
+        slopes = self.affine.inverse @ along - fit.affine_overlap.T @ coefficients
+        left = values - coefficients.to(values.dtype).T @ fit.features
+        return left - self.affine.combine(slopes).to(values.dtype), coefficients
+
+    def bare_residual(self) -> Float[Tensor, "k p"]:
+        """What is left of the weights without any candidate: all of them, or their part orthogonal to W."""
+        if self.affine is None:
+            return self.weights
+        return self.weights - self.affine.combine(self.affine.inverse @ self.affine.moments)
 
     def gradient(self, fit: Fit, inactive_slope: float = 0.0) -> Float[Tensor, "m d"]:
         """∂L/∂X̂. One pass. `inactive_slope` replaces a vanishing φ' by a small slope (a surrogate, off by default)."""
@@ -94,9 +157,20 @@ class SpanLoss:
                 slopes = slopes.clamp_min(inactive_slope)
             return slopes * (coefficients @ fit.residual[:, block])
 
-        self.passes += 1
-        pulled = self.features.pull_back(weigh, len(coefficients), fit.residual.dtype, fit.residual.device)
-        return pulled * (-2 / self.energy)
+        return self.pull_back(weigh, fit.candidates) * (-2 / self.energy)
+
+    def push_forward(self, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:
+        """P Vᵀ. One pass."""
+        self.count_passes(1)
+        return self.features.products(directions)
+
+    def pull_back(
+        self, weigh: Callable[[slice], Float[Tensor, "m rows"]], like: Float[Tensor, "m d"]
+    ) -> Float[Tensor, "m d"]:
+        """W V for an m × p matrix that `weigh` makes block by block. One pass."""
+        self.count_passes(1)
+        with torch.no_grad():
+            return self.features.pull_back(weigh, len(like), like.dtype, like.device)
 
     def predict_loss(self, candidates: Float[Tensor, "m d"], coefficients: Float[Tensor, "m k"]) -> float:
         """||θ − αᵀF||² / ||θ||² for coefficients that were found elsewhere, on other rows. One pass."""
@@ -104,23 +178,27 @@ class SpanLoss:
         scaled = (coefficients / self.scale).to(candidates.dtype)
         for block, features in self.features.feature_blocks(candidates):
             missed += float((self.weights[:, block] - scaled.T @ features).double().square().sum())
-        self.passes += 1
+        self.count_passes(1)
         return missed / self.energy
 
-    def _residual(
-        self, preactivations: Float[Tensor, "m p"], coefficients: Float[Tensor, "m k"]
-    ) -> Float[Tensor, "k p"]:
-        residual = self.weights.clone()
-        negative = -coefficients.to(residual.dtype).T
-        for block in blocks(self.features.rows):
-            residual[:, block] += negative @ self.features.activation.value(preactivations[:, block])
-        return residual
+    def _finish(self, fit: Fit) -> Fit:
+        """Residual and loss, after one refinement of the coefficients: the Gram matrix has the rounding of its dtype."""
+        residual, first = self.project(fit, self.weights)
+        residual, correction = self.project(fit, residual)
+        loss = float(residual.double().square().sum()) / self.energy
+        return replace(fit, coefficients=first + correction, residual=residual, loss=loss)
+
+    def count_passes(self, sweeps: int) -> None:
+        self.counter.total += sweeps * self.features.p / self.counter.all_rows
+
+    @property
+    def passes(self) -> float:
+        """Sweeps over V so far, by this loss and all its parts."""
+        return self.counter.total
 
 
-def solve_gram(
-    gram: Float[Tensor, "m m"], moments: Float[Tensor, "m k"], precision: torch.dtype
-) -> Float[Tensor, "m k"]:
-    """The least-norm solution of (F Fᵀ) α = F θᵀ, also where candidates coincide or m exceeds p.
+def invert_gram(gram: Float[Tensor, "m m"], precision: torch.dtype) -> Float[Tensor, "m m"]:
+    """The pseudo-inverse of F Fᵀ, also where candidates coincide or m exceeds p.
 
     Candidates are scaled to unit feature norm, and directions whose eigenvalue drowns in the rounding of a Gram matrix
     of this precision are left out: they would otherwise come back as huge coefficients of opposite signs.
@@ -130,4 +208,4 @@ def solve_gram(
     values, vectors = torch.linalg.eigh(gram * inverse[:, None] * inverse)
     kept = values > len(gram) * torch.finfo(precision).eps * values[-1:].clamp_min(0)
     reciprocal = torch.where(kept, 1 / torch.where(kept, values, 1.0), torch.zeros_like(values))
-    return inverse[:, None] * (vectors @ (reciprocal[:, None] * (vectors.T @ (inverse[:, None] * moments))))
+    return inverse[:, None] * ((vectors * reciprocal) @ vectors.T) * inverse

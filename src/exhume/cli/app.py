@@ -32,14 +32,22 @@ app.command("runs")(runs.runs)
 app.add_typer(data.app, name="data")
 
 
-@app.callback()
-def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    if version:
+def print_version(asked: bool) -> bool:
+    if asked:
         typer.echo(f"exhume {VERSION}")
         raise typer.Exit()
+    return asked
+
+
+@app.callback()
+def options(
+    # eager: without it, typer would miss a command before it looks at this
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
@@ -49,8 +57,12 @@ def main() -> None:
     # --debug is welcome anywhere on the line, not only before the command
     arguments = (["--debug"] if debug else []) + [argument for argument in arguments if argument != "--debug"]
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="exhume", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        command = typer.main.get_command(app)
+        # not command.main(): it keeps Ctrl-C for itself and says nothing
+        with command.make_context("exhume", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
     except CommandLineError as problem:
         where = problem.ctx.command_path if problem.ctx else "exhume"
         complain(f"{problem.format_message()} (see '{where} --help')", debug)
@@ -64,6 +76,20 @@ def main() -> None:
     except MemoryError:
         complain("expected enough memory, found none left; give a smaller --memory or fewer samples", debug)
         sys.exit(1)
+    except BrokenPipeError:  # whoever read standard output (head, less) has left: nothing is wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as problem:
         complain(f"expected a working file system, found: {problem}", debug)
         sys.exit(1)
+    except Exception as problem:
+        complain(_explain(problem), debug)
+        sys.exit(1)
+
+
+def _explain(problem: Exception) -> str:
+    """One line about an exception that nobody foresaw. torch reports a full memory as a RuntimeError of many lines."""
+    text = str(problem)
+    if "alloc" in text and "memory" in text:
+        return f"expected enough memory, found: {text.splitlines()[0]}; give a smaller --memory or fewer samples"
+    return f"expected to get through, found a fault: {type(problem).__name__}: {text}; --debug shows where"

@@ -37,8 +37,8 @@ def attack(
         samples=parse_samples(samples),
         seed=seed,
         limits=Limits(
-            seconds=parse_duration(budget) if budget else float("inf"),
-            memory_bytes=parse_bytes(memory) if memory else None,
+            seconds=parse_duration(budget) if budget is not None else float("inf"),
+            memory_bytes=parse_bytes(memory) if memory is not None else None,
         ),
         held_out=held_out,
         dtype=parse_dtype(dtype),

@@ -8,12 +8,15 @@ import typer
 from exhume.cli.options import JsonOption
 from exhume.cli.output import download_bar, print_json, say
 
-app = typer.Typer(rich_markup_mode=None, help="Data sets on this machine.")
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.callback()
 def options() -> None:
-    """Data sets on this machine."""
+    """Data sets on this machine.
+
+    Example: exhume data fetch cifar10
+    """
 
 
 @app.command("fetch")

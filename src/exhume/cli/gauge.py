@@ -40,10 +40,19 @@ def _from_file(
     weights: Path, params: int | None, dim: int | None, samples: int | None
 ) -> tuple[int, int | None, int | None]:
     """p from the header of a weights file; p, d and the told n from an observation of exhume's own."""
+    from exhume.errors import ExhumeError
     from exhume.tensor_header import read_header
 
     header = read_header(weights)
+    parameters, told_dim, told_samples = header.parameters, None, None
     if header.exhume.get("kind") == "observation":
-        told = header.exhume.get("knowledge", {}).get("samples")
-        return params or header.entries["weights"].numbers, dim or header.exhume["rows"].get("d"), samples or told
-    return params or header.parameters, dim, samples
+        try:
+            parameters, told_dim = header.entries["weights"].numbers, header.exhume["rows"].get("d")
+            told_samples = header.exhume["knowledge"]["samples"]
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise ExhumeError(f"expected a complete observation in {weights}, found damage at {problem}") from problem
+    return (
+        parameters if params is None else params,
+        told_dim if dim is None else dim,
+        told_samples if samples is None else samples,
+    )

@@ -62,6 +62,7 @@ def attack_bar(iterations: int) -> Iterator[Callable[["AttackProgress"], None]]:
 @contextmanager
 def download_bar(name: str) -> Iterator[Progress]:
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         bar.add_task(name, total=None)
         yield bar

@@ -1,5 +1,6 @@
 """`exhume runs`: what lies in a folder of runs."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,8 @@ import typer
 
 from exhume.cli.options import JsonOption
 from exhume.cli.output import print_json
+
+WIDTH_WITHOUT_SCREEN = 200
 
 
 def runs(
@@ -30,7 +33,9 @@ def runs(
         table.add_column(column, justify="left" if column in ("activation", "method", "outcome") else "right")
     for name, summary in found.items():
         table.add_row(name, *(_cell(summary.get(column)) for column in columns))
-    Console(stderr=json).print(table)
+    # no markup: the names are the user's; and a table in a pipe is not cut to the width of a screen
+    stream = sys.stderr if json else sys.stdout
+    Console(file=stream, markup=False, width=None if stream.isatty() else WIDTH_WITHOUT_SCREEN).print(table)
     if json:
         print_json({"runs": [{"run": name, **summary} for name, summary in found.items()]})
 

@@ -8,7 +8,11 @@ import typer
 from exhume.cli.options import JsonOption, SeedOption
 from exhume.cli.output import print_json, say
 
-app = typer.Typer(rich_markup_mode=None, help="Train a victim and write a run folder.")
+app = typer.Typer(
+    rich_markup_mode=None,
+    help="Train a victim and write a run folder.\n\n"
+    "Example: exhume train rf --data faces --samples 20 --ratio 4 --out runs/a",
+)
 
 
 @app.command("rf")

@@ -1,5 +1,7 @@
 """Values that users write as text, and what they mean."""
 
+import re
+
 import torch
 
 from exhume.errors import UsageError
@@ -52,7 +54,7 @@ def parse_samples(text: str) -> int | None:
     """
     if text == "auto":
         return None
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
         raise UsageError(f"expected --samples auto or a whole number from 1, found {text!r}")
     return int(text)
 
@@ -67,7 +69,7 @@ def parse_dtype(name: str) -> torch.dtype:
 def parse_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.zeros(1, device=device).item()  # a "meta" device exists, but holds no numbers
     except (RuntimeError, AssertionError, NotImplementedError):
         raise UsageError(f"expected a device that torch has here, such as cpu, found {name!r}") from None
     return device

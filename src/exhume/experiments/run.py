@@ -12,6 +12,7 @@ A new folder is made under a temporary name and renamed, so that it is whole or 
 
 import csv
 import io
+import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,23 +96,27 @@ class RunFolder:
         path = self.path / "truth.safetensors"
         file = read_tensors(path, "truth")
         require_tensors(file, path, "inputs", "labels", "coefficients", "class_index", "mean", "std", "scale")
-        shape = file.meta["image_shape"]
-        preparation = Preparation(
-            mean=file.tensors["mean"],
-            std=file.tensors["std"],
-            scale=file.tensors["scale"],
-            image_shape=tuple(shape) if shape else None,
-            standardise=file.meta["standardise"],
-            norm=file.meta["norm"],
-        )
+        try:
+            shape = tuple(file.meta["image_shape"]) if file.meta["image_shape"] else None
+            class_names = tuple(file.meta["class_names"])
+            standardise, norm = file.meta["standardise"], file.meta["norm"]
+        except (KeyError, TypeError) as problem:
+            raise ExhumeError(f"expected the whole truth in {path}, found it damaged at {problem}") from problem
         return Truth(
-            file.tensors["inputs"],
-            file.tensors["labels"],
-            file.tensors["coefficients"],
-            file.tensors["class_index"],
-            tuple(file.meta["class_names"]),
-            tuple(shape) if shape else None,
-            preparation,
+            inputs=file.tensors["inputs"],
+            labels=file.tensors["labels"],
+            coefficients=file.tensors["coefficients"],
+            class_index=file.tensors["class_index"],
+            class_names=class_names,
+            image_shape=shape,
+            preparation=Preparation(
+                mean=file.tensors["mean"],
+                std=file.tensors["std"],
+                scale=file.tensors["scale"],
+                image_shape=shape,
+                standardise=standardise,
+                norm=norm,
+            ),
         )
 
     def summary(self) -> dict[str, Any]:
@@ -133,11 +138,14 @@ class RunFolder:
         path = self.path / "trace.csv"
         if not path.exists():
             return []
-        with path.open(encoding="utf-8", newline="") as file:
-            return [
-                {name: float(value) for name, value in line.items() if value not in ("", None)}
-                for line in csv.DictReader(file)
-            ]
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                return [
+                    {name: float(value) for name, value in line.items() if value not in ("", None)}
+                    for line in csv.DictReader(file)
+                ]
+        except (ValueError, TypeError, csv.Error) as problem:
+            raise ExhumeError(f"expected lines of numbers in {path}, found: {problem}; attack again") from problem
 
 
 EVALUATION_KEYS = (
@@ -155,6 +163,7 @@ EVALUATION_KEYS = (
 def train_run(out: Path, data_config: DataConfig, config: RandomFeaturesConfig, data: Dataset) -> dict[str, Any]:
     """Trains a random-features victim on the data and writes its run folder. Returns the summary."""
     check_new(out)
+    _check_memory(config.params, data.inputs.dtype)
     with replacing(out) as folder:
         folder.mkdir()
         rows: Rows = draw_rows(config, data.inputs.shape[1])
@@ -172,6 +181,16 @@ def train_run(out: Path, data_config: DataConfig, config: RandomFeaturesConfig, 
 def check_new(out: Path) -> None:
     if out.exists():
         raise UsageError(f"expected a new folder for --out, found {out} already there; choose another or remove it")
+
+
+def _check_memory(params: int, dtype: torch.dtype) -> None:
+    """Before hours are spent on drawing V: its rows are streamed, but the weights themselves are kept in memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if params * dtype.itemsize > memory:
+        raise ExhumeError(
+            f"expected weights that fit in the {memory / 2**30:.0f} GiB of this machine, found p = {params:,}; "
+            "choose a smaller --ratio or --params"
+        )
 
 
 def _train_summary(config: RandomFeaturesConfig, data: Dataset, victim: Victim) -> dict[str, Any]:

@@ -61,6 +61,14 @@ class RidgeFeatures:
             features[:, block] = values
         return features
 
+    def products(self, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:
+        """P Vᵀ, without bias or activation: how the preactivations move with the inputs. One pass."""
+        moved = torch.empty(len(directions), self.p, dtype=directions.dtype, device=directions.device)
+        for block in blocks(self.rows):
+            values = self.rows.block(block.start, block.stop).to(device=directions.device, dtype=directions.dtype)
+            moved[:, block] = directions @ values.T
+        return moved
+
     def pull_back(
         self, weigh: Callable[[slice], Float[Tensor, "m rows"]], m: int, dtype: torch.dtype, device: torch.device
     ) -> Float[Tensor, "m d"]:

@@ -17,6 +17,7 @@ import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -32,6 +33,7 @@ from exhume.tensor_header import read_header
 CHUNK_ROWS = 256
 BLOCK_BYTES = 64 * 2**20
 TENSOR_NAME = "V"
+FILE_DTYPES = {"F32": "float32", "F64": "float64", "F16": "float16"}
 
 
 @runtime_checkable
@@ -98,6 +100,8 @@ class DrawnRows:
 
     def block(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
         begin, end = self.first + start, self.first + stop
+        if start == stop:
+            return torch.empty(0, self.d)
         chunks = range(begin // CHUNK_ROWS, -(-end // CHUNK_ROWS))
         drawn = np.empty((len(chunks) * CHUNK_ROWS, self.d), dtype=np.float32)
         targets = drawn.reshape(len(chunks), CHUNK_ROWS, self.d)
@@ -127,20 +131,22 @@ class MappedRows:
     d: int
     offset: int
     dtype: str
+    first: int = 0  # the rows of the file that come before these; `offset` has skipped them
 
     @classmethod
-    def open(cls, path: Path, name: str = TENSOR_NAME) -> "MappedRows":
+    def open(cls, path: Path) -> "MappedRows":
+        name = TENSOR_NAME
         entries = read_header(path).entries
         if name not in entries:
-            raise ExhumeError(f"expected a tensor named {name} in {path}, found {', '.join(entries) or 'none'}")
+            some = ", ".join(repr(other) for other in islice(entries, 5))
+            raise ExhumeError(f"expected a tensor named {name} in {path}, found {some or 'none'}")
         entry = entries[name]
-        kinds = {"F32": "float32", "F64": "float64", "F16": "float16"}
-        if entry.dtype not in kinds:
-            raise ExhumeError(f"expected {name} in {path} as one of {', '.join(kinds)}, found {entry.dtype}")
+        if entry.dtype not in FILE_DTYPES:
+            raise ExhumeError(f"expected {name} in {path} as one of {', '.join(FILE_DTYPES)}, found {entry.dtype}")
         if len(entry.shape) != 2 or min(entry.shape) < 1:
             raise ExhumeError(f"expected {name} in {path} as a p x d matrix, found shape {list(entry.shape)}")
         p, d = entry.shape
-        return cls(path, p, d, entry.start, kinds[entry.dtype])
+        return cls(path, p, d, entry.start, FILE_DTYPES[entry.dtype])
 
     @property
     def block_rows(self) -> int:
@@ -154,7 +160,8 @@ class MappedRows:
 
     def part(self, start: int, stop: int) -> "MappedRows":
         itemsize = np.dtype(self.dtype).itemsize
-        return MappedRows(self.path, stop - start, self.d, self.offset + start * self.d * itemsize, self.dtype)
+        offset = self.offset + start * self.d * itemsize
+        return MappedRows(self.path, stop - start, self.d, offset, self.dtype, self.first + start)
 
 
 def blocks(rows: Rows, block_rows: int | None = None) -> Iterator[slice]:
@@ -179,14 +186,19 @@ def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = to
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:
-    """Writes V to a safetensors file block by block; the whole matrix is never in memory."""
-    entry = {"dtype": "F32", "shape": [rows.p, rows.d], "data_offsets": [0, rows.p * rows.d * 4]}
+    """Writes V to a safetensors file block by block, bit for bit; the whole matrix is never in memory."""
+    written = {getattr(torch, numpy_name): name for name, numpy_name in FILE_DTYPES.items()}
+    dtype = rows.block(0, 0).dtype
+    if dtype not in written:  # bfloat16: numpy has no such type, and float32 holds it exactly
+        dtype = torch.float32
+    size = rows.p * rows.d * dtype.itemsize
+    entry = {"dtype": written[dtype], "shape": [rows.p, rows.d], "data_offsets": [0, size]}
     header = json.dumps({TENSOR_NAME: entry}).encode()
-    header += b" " * (-len(header) % 8)  # the format wants its data aligned
+    header += b" " * (-(8 + len(header)) % 64)  # data aligned as in memory: products then round as they do there
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
         for block in blocks(rows):
-            values = rows.block(block.start, block.stop).to(torch.float32).contiguous()
+            values = rows.block(block.start, block.stop).to(device="cpu", dtype=dtype).contiguous()
             values.numpy().tofile(file)
     return MappedRows.open(path)
 

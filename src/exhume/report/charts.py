@@ -6,13 +6,19 @@ Percent, because then text keeps its size while the drawing follows the width of
 import math
 from typing import Any
 
+from exhume.theory import Zone
+
 ROOM = 10.0
 """The gauge shows a factor of this much beside its outermost mark."""
 CLOSE = 24.0
 NARROW_BAND = 22.0
 SMALLEST_LOSS = 1e-18
 MOST_Y_TICKS, MOST_X_TICKS = 6, 5
-ZONE_NAMES = (("underfit", "p < n"), ("labels", "n \u2264 p < dn"), ("data", "p \u2265 dn"))
+ZONE_NAMES: tuple[tuple[Zone, str], ...] = (
+    ("underfit", "p < n"),
+    ("labels", "n \u2264 p < dn"),
+    ("data", "p \u2265 dn"),
+)
 
 
 def gauge_chart(gauge: dict[str, Any]) -> dict[str, Any] | None:
@@ -22,7 +28,7 @@ def gauge_chart(gauge: dict[str, Any]) -> dict[str, Any] | None:
         return None
     low, high = math.log(min(p, n) / ROOM), math.log(max(p, d * n) * ROOM)
 
-    def place(value: float) -> float:
+    def place(value: int) -> float:
         return round(100 * (math.log(value) - low) / (high - low), 3)
 
     edges = [0.0, place(n), place(d * n), 100.0]
@@ -45,7 +51,7 @@ def gauge_chart(gauge: dict[str, Any]) -> dict[str, Any] | None:
     return {"bands": bands, "thresholds": thresholds, "marker": {"x": marker, "anchor": _anchor(marker)}}
 
 
-def loss_chart(trace: list[dict[str, float]], held_out_loss: float | None) -> dict[str, Any] | None:
+def loss_chart(trace: list[dict[str, Any]], held_out_loss: float | None) -> dict[str, Any] | None:
     """Loss against iterations: decades from top to bottom, the curve as points of a 1000 × 1000 square."""
     if len(trace) < 2:
         return None
@@ -56,17 +62,18 @@ def loss_chart(trace: list[dict[str, float]], held_out_loss: float | None) -> di
     top = max(top, bottom + 1)
     first, last = trace[0]["iteration"], trace[-1]["iteration"]
 
-    def across(iteration: float) -> float:
+    def across(iteration: float | int) -> float:
         return round(100 * (iteration - first) / (last - first), 3)
 
-    def down(exponent: float) -> float:
+    def down(exponent: float | int) -> float:
         return round(100 * (top - exponent) / (top - bottom), 3)
 
     points = [(10 * across(line["iteration"]), 10 * down(level)) for line, level in zip(trace, levels, strict=True)]
     stride = math.ceil((top - bottom) / MOST_Y_TICKS)
     return {
         "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
-        "marks": [{"x": round(x / 10, 3), "y": round(y / 10, 3)} for x, y in points],
+        "top": top,
+        "bottom": bottom,
         "held_out": None if unseen is None else down(unseen),
         "y_ticks": [{"y": down(exponent), "exponent": exponent} for exponent in range(top, bottom - 1, -stride)],
         "x_ticks": [{"x": across(tick), "label": f"{tick:,}"} for tick in _round_numbers(int(first), int(last))],
@@ -78,7 +85,7 @@ def _exponent(loss: float) -> float:
 
 
 def _anchor(x: float) -> str:
-    return "start" if x < 15 else "end" if x > 85 else "middle"
+    return "start" if x < 30 else "end" if x > 70 else "middle"
 
 
 def _round_numbers(first: int, last: int) -> list[int]:

@@ -31,10 +31,10 @@ def collect(run: RunFolder, reveal: bool) -> dict[str, Any]:
     return describe(run, gather(run, found, observation, summary), found, observation, summary, reveal)
 
 
-def gather(
-    run: RunFolder, found: Reconstruction, observation: Observation, summary: dict[str, Any]
-) -> Evidence:
-    return with_truth(run.truth(), found, observation, summary) if run.has_truth() else without_truth(found, observation)
+def gather(run: RunFolder, found: Reconstruction, observation: Observation, summary: dict[str, Any]) -> Evidence:
+    return (
+        with_truth(run.truth(), found, observation, summary) if run.has_truth() else without_truth(found, observation)
+    )
 
 
 def describe(
@@ -91,7 +91,9 @@ def without_pictures(content: dict[str, Any]) -> dict[str, Any]:
 
 def thin(trace: list[dict[str, float]], most: int = MOST_TRACE_POINTS) -> list[dict[str, float]]:
     """At most `most` lines of a trace, evenly spread, the first and the last among them; three columns each."""
-    kept = np.unique(np.linspace(0, len(trace) - 1, min(most, len(trace))).round().astype(int)) if trace else []
+    if not trace:
+        return []
+    kept = np.unique(np.linspace(0, len(trace) - 1, min(most, len(trace))).round().astype(int))
     columns = ("iteration", "loss", "passes")
     return [{name: trace[index][name] for name in columns if name in trace[index]} for index in kept]
 

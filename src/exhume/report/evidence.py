@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -36,9 +37,7 @@ class Evidence:
     directions_only: bool
 
 
-def with_truth(
-    truth: Truth, found: Reconstruction, observation: Observation, summary: dict[str, Any]
-) -> Evidence:
+def with_truth(truth: Truth, found: Reconstruction, observation: Observation, summary: dict[str, Any]) -> Evidence:
     """Matches candidates with samples. Scores that an evaluation has left in the summary are taken from there."""
     features = observation.features
     # the rule of experiments.scoring: such weights cannot tell a row's norm from its coefficient
@@ -50,7 +49,7 @@ def with_truth(
     originals = recoveries = scores = None
     if truth.image_shape is not None:
         originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
-        recoveries = matched_pixels(truth, found, matching)
+        recoveries = matched_pixels(truth, found, matching) if len(candidates) else torch.full_like(originals, 0.5)
         if min(truth.image_shape[1:]) >= SMALLEST_SCORED_SIDE:
             scores = image_scores(originals, recoveries)
     order = matching.distance.argsort(stable=True)
@@ -113,7 +112,7 @@ def _results(
     )  # fmt: skip
     row("span_residual", "Span residual", None, None, 0.0, "what the candidates leave out of the samples' features")
     if scores is not None and chance is not None:
-        other = "against another training image: chance"
+        other = "chance: the score of another training image"
         row("mean_psnr", "PSNR (dB)", scores.mean_psnr, chance.mean_psnr, None, f"higher is better; {other}")
         row("mean_ssim", "SSIM", scores.mean_ssim, chance.mean_ssim, 1.0, f"higher is better; {other}")
     return results

@@ -28,7 +28,7 @@ INK, FAINT, ACCENT = "#24211d", "#8a837a", "#9c4a1a"
 SMALLEST_LOSS = 1e-18
 
 
-def draw_pairs(truth: Float[Tensor, "n c h w"], found: Float[Tensor, "n c h w"], path: Path, columns: int = 10) -> None:
+def draw_pairs(truth: Float[Tensor, "n c h w"], found: Float[Tensor, "m c h w"], path: Path, columns: int = 10) -> None:
     """Odd rows show the true images, even rows what was recovered of them; found[i] belongs to truth[i]."""
     if truth.shape[0] != found.shape[0]:
         raise UsageError(f"expected one recovered image for each of {len(truth)} true images, found {len(found)}")
@@ -40,14 +40,14 @@ def draw_candidates(found: Float[Tensor, "m c h w"], path: Path, columns: int = 
     _draw_bands([("candidates", found)], path, columns)
 
 
-def draw_trace(trace: Sequence[dict[str, float]], path: Path, held_out_loss: float | None = None) -> None:
+def draw_trace(trace: list[dict[str, float]], path: Path, held_out_loss: float | None = None) -> None:
     """The loss against iterations on a log scale, with passes over the weights on the upper axis."""
     if not trace:
         raise UsageError("expected a trace of at least one iteration, found none")
     iterations = np.array([line["iteration"] for line in trace])
-    figure = Figure(figsize=(7.2, 4.0), dpi=2 * DOTS_PER_INCH, layout="constrained")
+    figure = Figure(figsize=(7.2, 4.2), dpi=1.5 * DOTS_PER_INCH)
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    axes = figure.add_axes((0.11, 0.13, 0.85, 0.73))
     losses = np.maximum([line["loss"] for line in trace], SMALLEST_LOSS)
     axes.plot(
         iterations, losses, color=ACCENT, linewidth=1.6, marker="o" if len(trace) == 1 else None, label="weights used"
@@ -116,12 +116,12 @@ def _draw_bands(bands: Sequence[tuple[str, Float[Tensor, "n c h w"]]], path: Pat
     if count == 0 or columns < 1:
         raise UsageError(f"expected at least one image and one column, found {count} images and {columns} columns")
     layout = _lay_out(bands, count, min(columns, count))
-    canvas = np.ones((*layout.canvas, 3))
+    canvas = np.full((*layout.canvas, 3), 255, dtype=np.uint8)
     for band, (_, pictures) in enumerate(bands):
         for index, picture in enumerate(pictures):
             block, column = divmod(index, layout.columns)
             top, left = layout.top(block, band), layout.left(column)
-            enlarged = _enlarge(as_array(picture), layout)
+            enlarged = _enlarge((as_array(picture) * 255).round(), layout)
             canvas[top : top + layout.height, left : left + layout.width] = enlarged
     tall, across = layout.canvas
     figure = Figure(figsize=(across / DOTS_PER_INCH, tall / DOTS_PER_INCH), dpi=DOTS_PER_INCH)

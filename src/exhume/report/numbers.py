@@ -11,7 +11,7 @@ def is_plain(value: float) -> bool:
     return value == 0 or not math.isfinite(value) or PLAIN_FROM <= abs(value) < PLAIN_BELOW
 
 
-def plain(value: float | None) -> str:
+def plain(value: float | int | None) -> str:
     """
     >>> plain(12345), plain(0.12345), plain(3.2e-08), plain(1234.5), plain(None)
     ('12,345', '0.123', '3.2e-8', '1,234', 'unknown')

@@ -62,7 +62,7 @@ def render(content: dict[str, Any]) -> str:
     )
 
 
-def number(value: float | None) -> Markup:
+def number(value: float | int | None) -> Markup:
     """A number for HTML; tiny and huge ones as powers of ten.
 
     >>> number(3.2e-08), number(None)
@@ -82,9 +82,7 @@ def power(exponent: int) -> Markup:
 
 def _draw_pictures(run: RunFolder, pictures: Pictures, reveal: bool) -> None:
     truth = pictures.truth
-    first = Pictures(
-        pictures.found[:MOST_FIGURE_PICTURES], None if truth is None else truth[:MOST_FIGURE_PICTURES]
-    )
+    first = Pictures(pictures.found[:MOST_FIGURE_PICTURES], None if truth is None else truth[:MOST_FIGURE_PICTURES])
     allowed = shown(first, reveal)
     if allowed.truth is None:
         draw_candidates(allowed.found, run.path / "candidates.png")

@@ -26,7 +26,7 @@ def blurred(pictures: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c small_h sm
     side = max(1, min(LARGEST_BLURRED_SIDE, longest // SMALLEST_REDUCTION))
     small = (max(1, side * height // longest), max(1, side * width // longest))
     sigma = longest * BLUR_PER_SIDE
-    smooth = gaussian_filter(pictures.detach().cpu().double().numpy(), sigma=(0, 0, sigma, sigma), mode="nearest")
+    smooth = gaussian_filter(pictures.detach().cpu().double().numpy(), sigma=(0, 0, sigma, sigma), mode="mirror")
     return torch.nn.functional.adaptive_avg_pool2d(torch.from_numpy(smooth), small)
 
 

@@ -32,9 +32,13 @@ class DualFit:
 
 
 def fit_min_norm(gram: Float[Tensor, "n n"], labels: Float[Tensor, " n"]) -> DualFit:
-    """α = K⁺ Y. For p < n the Gram matrix is singular and the fit is the least-squares one."""
+    """α = K⁺ Y. For p < n the Gram matrix is singular and the fit is the least-squares one.
+
+    K is to be summed in float64: its smallest eigenvalues, without which the labels are not fitted, may be 1e-6 of the
+    largest (a feature map with a large mean and a small nonlinear part has few large and many small ones).
+    """
     values, vectors = torch.linalg.eigh(gram.double())
-    kept = values > len(gram) * torch.finfo(torch.float32).eps * values[-1]
+    kept = values > len(gram) * torch.finfo(torch.float64).eps * values[-1]
     reciprocal = torch.where(kept, 1 / torch.where(kept, values, 1.0), 0.0)
     coefficients = vectors @ (reciprocal * (vectors.T @ labels.double()))
     return DualFit(coefficients, _mean_squared_error(gram, coefficients, labels))
@@ -58,9 +62,13 @@ def fit_logistic(
     """
     if steps < 1:
         raise UsageError(f"expected at least 1 step, found {steps}")
+    if step_size is not None and not 0 < step_size < math.inf:
+        raise UsageError(f"expected a positive step, found {step_size}")
     if not torch.all(labels.abs() == 1):
         raise UsageError("expected labels -1 and +1 for the logistic loss, found others; the sphere has --labels sign")
     kernel, signs = gram.double().numpy(), labels.double().numpy()
+    if not kernel.any():
+        raise ExhumeError("expected features that differ from zero, found all of them zero: nothing can be learned")
     if step_size is None:
         step_size = 4 / float(np.linalg.eigvalsh(kernel)[-1])
     signed_kernel = signs[:, None] * kernel * signs  # then margins = signed_kernel @ (y ∘ α)

@@ -1,0 +1,36 @@
+"""Which candidates are not needed.
+
+Removing candidate i and refitting the coefficients raises the loss by ||α_i||² / [(F Fᵀ)⁻¹]_ii. Extra candidates end with
+α ≈ 0, as copies of another one, or as a ghost pair +u, −u with opposite coefficients, which adds nothing but a linear
+term and can hide wrong signs: copies are therefore merged up to sign.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhume.attacks.span import Fit, SpanLoss
+
+COPY_COSINE = 0.999
+
+
+def removal_costs(fit: Fit, loss: SpanLoss) -> Float[Tensor, " m"]:
+    """By how much L rises if a candidate is removed and the others' coefficients are fitted again."""
+    diagonal = fit.gram_inverse.diagonal().clamp_min(torch.finfo(torch.float64).tiny)
+    return fit.coefficients.square().sum(dim=1) / diagonal / loss.energy
+
+
+def without_copies(fit: Fit, cosine: float = COPY_COSINE) -> Bool[Tensor, " m"]:
+    """Keeps the strongest of each group of candidates that agree up to sign."""
+    units = fit.candidates / fit.candidates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(fit.candidates.dtype).tiny)
+    alike = (units @ units.T).abs() > cosine
+    kept = torch.zeros(len(units), dtype=torch.bool, device=units.device)
+    for index in fit.coefficients.norm(dim=1).argsort(descending=True).tolist():
+        kept[index] = not bool((alike[index] & kept).any())
+    return kept
+
+
+def cross_validated(loss: SpanLoss, fit: Fit) -> float:
+    """L / (1 − (m + 1) d / p)²: generalised cross-validation, comparable between numbers of candidates."""
+    m, d = fit.candidates.shape
+    return fit.loss / max(1e-3, 1 - (m + 1) * d / loss.features.p) ** 2

@@ -1,0 +1,68 @@
+import inspect
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exhume.cli.attack import attack
+from exhume.cli.train import random_features
+from exhume.data.config import DataConfig
+from exhume.experiments.run import RunFolder
+from exhume.report.commands import commands, data_name
+from exhume.victims.random_features import RandomFeaturesConfig
+
+
+def _config(data: DataConfig, model: RandomFeaturesConfig) -> dict[str, object]:
+    return {"victim": "rf", "data": data.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+
+
+def _flags(line: str) -> dict[str, str]:
+    words = shlex.split(line)
+    return {word: words[place + 1] for place, word in enumerate(words) if word.startswith("--") and word != "--reveal"}
+
+
+def _known(command: Callable[..., None]) -> set[str]:
+    return {f"--{name.replace('_', '-')}" for name in inspect.signature(command).parameters}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DataConfig(name="faces", samples=3, standardise="channels", norm="keep", side=5, dtype="float64"),
+        DataConfig(name="sphere", samples=3, dim=7, subspace=2, noise=0.5),
+        DataConfig(name="cifar10", samples=3, per_class=(1, 2), data_dir=Path("/home/somebody/data")),
+    ],
+)
+def test_every_flag_is_one_that_the_command_line_has(make_run: Callable[..., RunFolder], data: DataConfig) -> None:
+    model = RandomFeaturesConfig(params=60, bias=0.5, fit="ridge", ridge=0.1, step_size=2.0, features="file", seed=9)
+    found = make_run().reconstruction()
+    found = replace(found, settings={"samples": 3, "step_size": 4.0, "inactive_slope": 0.02, "held_out": 0.1})
+    train, dig, *_ = commands("run", _config(data, model), found, reveal=False)
+    assert set(_flags(train)) <= _known(random_features)
+    assert set(_flags(dig)) <= _known(attack)
+    assert "somebody" not in train
+
+
+def test_the_commands_carry_what_was_not_default(make_run: Callable[..., RunFolder]) -> None:
+    data = DataConfig(name="cifar10", samples=3, per_class=(1, 2))
+    found = make_run().reconstruction()
+    lines = commands("my run", _config(data, RandomFeaturesConfig(params=60, seed=9)), found, reveal=True)
+    assert lines == [
+        "exhume train rf --data cifar10 --classes frog,truck --per-class 1,2 --samples 3 --params 60 --activation relu "
+        "--seed 9 --out 'my run'",
+        "exhume attack 'my run' --method heavy-ball --samples 3 --seed 3",
+        "exhume evaluate 'my run'",
+        "exhume report 'my run' --reveal",
+    ]
+
+
+def test_a_model_that_was_not_trained_here_is_attacked_and_reported_only(make_run: Callable[..., RunFolder]) -> None:
+    lines = commands("run", {}, make_run().reconstruction(), reveal=False)
+    assert [line.split()[1] for line in lines] == ["attack", "report"]
+
+
+@pytest.mark.parametrize("path", ["/home/somebody/photos", "~somebody/photos/", r"C:\Users\somebody\photos"])
+def test_a_users_folder_is_named_without_the_way_to_it(path: str) -> None:
+    assert data_name(path) == "photos"

@@ -1,0 +1,5 @@
+"""Checks the types and shapes of every call in the tests; an int will do where a float is asked for."""
+
+from beartype import BeartypeConf, beartype
+
+check = beartype(conf=BeartypeConf(is_pep484_tower=True))
