@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.heavy_ball import HeavyBall, published_step, to_norm
+from exhume.attacks.heavy_ball import HeavyBall, published_step
 from exhume.attacks.loop import run_attack
 from exhume.attacks.problem import Problem, Step
+from exhume.attacks.retraction import to_norm
 from exhume.attacks.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.load import load

@@ -239,7 +239,6 @@ def test_nothing_is_left_at_the_truth(name: str, dtype: torch.dtype) -> None:
         assert loss.gradient(fit).abs().max() < 1e-9
 
 
-@pytest.mark.xfail(strict=True, reason="the float32 cutoff of the Gram matrix drops directions that carry the weights")
 def test_nothing_is_left_at_the_truth_where_features_are_nearly_parallel() -> None:
     samples, features = candidates_of(60, seed=5), features_of("sigmoid", p=2000)
     rounded = RidgeFeatures(HeldRows(features.rows.block(0, 2000).float()), features.activation)

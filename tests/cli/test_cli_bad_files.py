@@ -26,7 +26,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     faces = ["--data", "faces", "--samples", "3", "--side", "5", "--params", "90", "--bias", "0.5"]
     for arguments in (
         ["train", "rf", *faces, "--features", "file", "--out", str(run)],
-        ["attack", str(run), "--iterations", "2"],
+        ["attack", str(run), "--method", "heavy-ball", "--iterations", "2"],
         ["evaluate", str(run)],
     ):
         with pytest.MonkeyPatch.context() as patch:
@@ -181,7 +181,7 @@ def test_a_damaged_run_is_refused(
     command, damage = DAMAGES[name]
     damage(run)
     arguments = {
-        "attack": ["attack", str(run), "--iterations", "2", "--held-out", "0.1"],
+        "attack": ["attack", str(run), "--method", "heavy-ball", "--iterations", "2", "--held-out", "0.1"],
         "gauge": ["gauge", str(run / OBSERVATION), "--dim", "25"],
         "runs": ["runs", str(run.parent)],
     }
@@ -195,7 +195,7 @@ def test_a_run_without_its_summary_can_still_be_attacked_and_evaluated(
     missing("summary.json")(run)
     missing("config.json")(run)
     for command in ("attack", "evaluate"):
-        limits = ["--iterations", "2"] if command == "attack" else []
+        limits = ["--method", "heavy-ball", "--iterations", "2"] if command == "attack" else []
         monkeypatch.setattr(sys, "argv", ["exhume", command, str(run), *limits, "--json"])
         main()
         assert json.loads(capsys.readouterr().out)["schema"] == 1

@@ -38,6 +38,7 @@ EVALUATED = {
     "span_residual": float,
 }
 OUTCOMES = {"recovered", "partial", "spurious", "not_converged"}
+PUBLISHED = ("--method", "heavy-ball")
 SPHERE = ("train", "rf", "--data", "sphere", "--dim", "20", "--samples", "4", "--seed", "3")
 
 
@@ -77,7 +78,9 @@ def test_train_attack_evaluate_report_and_runs(exhume: Command, tmp_path: Path) 
     trained = read_json(exhume(*SPHERE, "--ratio", 4, "--out", run, "--json"), TRAINED)
     assert (trained["p"], trained["d"], trained["n"], trained["ratio"]) == (320, 20, 4, 4.0)
 
-    attacked = read_json(exhume("attack", run, "--iterations", 30, "--seed", 7, "--json"), TRAINED | ATTACKED)
+    attacked = read_json(
+        exhume("attack", run, *PUBLISHED, "--iterations", 30, "--seed", 7, "--json"), TRAINED | ATTACKED
+    )
     assert attacked["outcome"] in OUTCOMES
     assert (attacked["iterations"], attacked["seed"], attacked["samples_found"]) == (30, 7, 4)
     lines = (run / "trace.csv").read_text().splitlines()
@@ -103,7 +106,7 @@ def test_without_json_the_words_are_on_standard_output(exhume: Command, tmp_path
     run = tmp_path / "a"
     trained = exhume(*SPHERE, "--ratio", 4, "--out", run)
     assert "norm sqrt(d)" in trained.stdout or "radius sqrt(d)" in trained.stdout, "the norm of the rows is printed"
-    attacked = exhume("attack", run, "--iterations", 3)
+    attacked = exhume("attack", run, *PUBLISHED, "--iterations", 3)
     assert "heavy-ball" in attacked.stdout
     evaluated = exhume("evaluate", run)
     assert "error rho =" in evaluated.stdout
@@ -117,15 +120,15 @@ def test_without_json_the_words_are_on_standard_output(exhume: Command, tmp_path
 def test_an_attack_again_drops_the_scores_of_the_one_before(exhume: Command, tmp_path: Path) -> None:
     run = tmp_path / "a"
     exhume(*SPHERE, "--ratio", 4, "--out", run)
-    exhume("attack", run, "--iterations", 3)
+    exhume("attack", run, *PUBLISHED, "--iterations", 3)
     assert "error" in read_json(exhume("evaluate", run, "--json"), EVALUATED)
-    assert "error" not in read_json(exhume("attack", run, "--iterations", 4, "--json"), ATTACKED)
+    assert "error" not in read_json(exhume("attack", run, *PUBLISHED, "--iterations", 4, "--json"), ATTACKED)
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(exhume: Command, tmp_path: Path) -> None:
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         exhume(*SPHERE[:-1], seed, "--ratio", 4, "--out", tmp_path / name)
-        exhume("attack", tmp_path / name, "--iterations", 5)
+        exhume("attack", tmp_path / name, *PUBLISHED, "--iterations", 5)
     for file in ("observation.safetensors", "truth.safetensors"):
         contents = [(tmp_path / name / file).read_bytes() for name in "abc"]
         assert contents[0] == contents[1] != contents[2]
@@ -147,13 +150,25 @@ def test_features_in_a_file_give_the_same_attack_as_features_from_a_seed(exhume:
         run = tmp_path / kind
         exhume(*SPHERE, "--ratio", 4, "--features", kind, "--out", run)
         assert (run / "features.safetensors").exists() == (kind == "file")
-        losses.append(read_json(exhume("attack", run, "--iterations", 5, "--json"), ATTACKED)["loss"])
+        losses.append(read_json(exhume("attack", run, *PUBLISHED, "--iterations", 5, "--json"), ATTACKED)["loss"])
     assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize("method", ["auto", "split-newton"])
+def test_the_other_methods_answer_with_the_same_keys(exhume: Command, tmp_path: Path, method: str) -> None:
+    exhume(*SPHERE, "--ratio", 4, "--out", tmp_path / "a")
+    limits = ("--iterations", 20, "--method", method)
+    found = read_json(exhume("attack", tmp_path / "a", *limits, "--json"), TRAINED | ATTACKED)
+    assert found["outcome"] in OUTCOMES
+    assert found["iterations"] <= 20
+    read_json(exhume("evaluate", tmp_path / "a", "--json"), EVALUATED)
 
 
 def test_an_attack_that_is_told_another_number_of_samples_looks_for_that_many(exhume: Command, tmp_path: Path) -> None:
     exhume(*SPHERE, "--ratio", 4, "--out", tmp_path / "a")
-    found = read_json(exhume("attack", tmp_path / "a", "--iterations", 2, "--samples", 6, "--json"), ATTACKED)
+    found = read_json(
+        exhume("attack", tmp_path / "a", *PUBLISHED, "--iterations", 2, "--samples", 6, "--json"), ATTACKED
+    )
     assert found["samples_found"] == 6
     scored = read_json(exhume("evaluate", tmp_path / "a", "--json"), EVALUATED)
     assert scored["n"] == 4
@@ -161,7 +176,7 @@ def test_an_attack_that_is_told_another_number_of_samples_looks_for_that_many(ex
 
 def test_a_budget_ends_an_attack_and_counts_as_done(exhume: Command, tmp_path: Path) -> None:
     exhume(*SPHERE, "--ratio", 4, "--out", tmp_path / "a")
-    limits = ("--step", 1e-9, "--budget", "0.2s", "--memory", "1G", "--held-out", 0)
+    limits = (*PUBLISHED, "--step", 1e-9, "--budget", "0.2s", "--memory", "1G", "--held-out", 0)
     found = read_json(exhume("attack", tmp_path / "a", *limits, "--json"), ATTACKED)
     assert 0.2 <= found["seconds"] < 5
     assert found["held_out_loss"] is None
@@ -205,7 +220,7 @@ def test_images_are_brought_to_norm_sqrt_d_by_default_and_this_is_printed(
     )
     assert "rows brought to norm sqrt(d)" in done.stdout
     assert "2 frog, 1 truck" in done.stdout
-    exhume("attack", tmp_path / "a", "--iterations", 2)
+    exhume("attack", tmp_path / "a", *PUBLISHED, "--iterations", 2)
     scored = read_json(exhume("evaluate", tmp_path / "a", "--json"), EVALUATED)
     assert {"mean_psnr", "mean_ssim"} <= scored.keys()
 

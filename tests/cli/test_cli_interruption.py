@@ -19,7 +19,7 @@ from exhume.cli.app import main
 from exhume.experiments.run import RunFolder
 
 # a step so small that the attack never converges
-ENDLESS = ("--step", "1e-9", "--seed", "1")
+ENDLESS = ("--method", "heavy-ball", "--step", "1e-9", "--seed", "1")
 
 
 def call(*arguments: str | Path) -> None:
@@ -103,8 +103,9 @@ main()
 """
 
 
-def test_an_attack_that_was_killed_ends_as_if_it_had_not_been(run: Path) -> None:
-    limits = ("--iterations", "12", "--seed", "1")
+@pytest.mark.parametrize("method", ["heavy-ball", "split-newton"])
+def test_an_attack_that_was_killed_ends_as_if_it_had_not_been(run: Path, method: str) -> None:
+    limits = ("--method", method, "--iterations", "40", "--seed", "1")
     calm = Path(shutil.copytree(run, run.with_name("calm")))
     call("attack", calm, *limits)
 
@@ -131,5 +132,5 @@ def test_an_attack_that_was_killed_ends_as_if_it_had_not_been(run: Path) -> None
 def test_a_checkpoint_of_other_settings_is_not_continued(run: Path) -> None:
     call("attack", run, *ENDLESS, "--budget", "0.2s")
     assert (run / "checkpoint.safetensors").exists()
-    call("attack", run, "--step", "1e-9", "--seed", "2", "--iterations", "3")
+    call("attack", run, "--method", "heavy-ball", "--step", "1e-9", "--seed", "2", "--iterations", "3")
     assert RunFolder(run).summary()["iterations"] == 3

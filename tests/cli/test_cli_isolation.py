@@ -14,7 +14,7 @@ import torch
 from exhume.cli.app import main
 from exhume.reconstruction import load_reconstruction
 
-ATTACK = ("--iterations", "5", "--seed", "2")
+ATTACK = ("--method", "heavy-ball", "--iterations", "5", "--seed", "2")
 
 # Runs the command line and writes every file that it opens to standard error. Python's own opens are audited;
 # safetensors opens its files outside Python, so its two ways in are wrapped as well.

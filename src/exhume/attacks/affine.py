@@ -17,7 +17,7 @@ from exhume.features.rows import blocks
 
 
 class AffinePart:
-    """Products with W, block by block, (WᵀW)⁻¹ and Wᵀθᵀ. V is used where it lies; only the few other columns are kept."""
+    """Products with W, block by block, (WᵀW)⁻¹ and Wᵀθᵀ. V is used where it lies; only the other columns are kept."""
 
     def __init__(self, features: RidgeFeatures, weights: Float[Tensor, "k p"]) -> None:
         self.features, self.dtype, self.device = features, weights.dtype, weights.device
@@ -30,7 +30,7 @@ class AffinePart:
             square += columns.T @ columns
         self.moments = self.products(weights)
         scale = square.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-        # the columns may depend on each other (few rows, dead rows): a pseudo-inverse at the precision of their products
+        # the columns may depend on each other (few rows, dead rows): a pseudo-inverse at the precision of products
         balanced = torch.linalg.pinv(
             square * scale[:, None] * scale, rtol=count * torch.finfo(self.dtype).eps, hermitian=True
         )

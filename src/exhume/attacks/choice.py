@@ -14,10 +14,10 @@ def choose_method(
 ) -> Method:
     if name not in METHODS:
         raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
-    limit = {} if iterations is None else {"iterations": iterations}
     if name == "heavy-ball":
-        return HeavyBall(step_size=step_size, inactive_slope=inactive_slope, **limit)
-    return SplitNewton(**limit)
+        limit = HeavyBall.iterations if iterations is None else iterations
+        return HeavyBall(step_size=step_size, inactive_slope=inactive_slope, iterations=limit)
+    return SplitNewton(iterations=SplitNewton.iterations if iterations is None else iterations)
 
 
 def tell(observation: Observation, method: Method, samples: int | None) -> Observation:

@@ -34,6 +34,7 @@ class Levenberg:
     damping_floor: float = 1e-4
     stall: int = 10**9
     stall_factor: float = 0.9
+    grace: int = 0  # iterations before a stall is looked for
 
     def refine(self, loss: SpanLoss, fit: Fit, norm: float, iterations: int, until: float = 0.0) -> Iterator[Fit]:
         """Yields the fit after each accepted or refused step; the loss never rises. The last one is the result."""
@@ -56,7 +57,10 @@ class Levenberg:
                 damping, raise_by, refused = damping * raise_by, raise_by * 2, refused + 1
             history.append(fit.loss)
             yield fit
-            if len(history) > self.stall and history[-1] > self.stall_factor * history[-1 - self.stall]:
+            if (
+                len(history) > max(self.stall, self.grace)
+                and history[-1] > self.stall_factor * history[-1 - self.stall]
+            ):
                 return
 
     def _try(

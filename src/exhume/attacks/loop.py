@@ -1,5 +1,6 @@
 """The one loop around every method: rows, clock, trace, checkpoints, interruption, certificate."""
 
+import hashlib
 import math
 import resource
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, held_out_loss, split_rows
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -140,9 +142,24 @@ def _settings(
         "seed": seed,
         "held_out": held_out,
         "dtype": str(dtype).removeprefix("torch."),
-        "p": observation.p,
-        "d": observation.d,
+        "observation": _fingerprint(observation),
     }
+
+
+def _fingerprint(observation: Observation) -> str:
+    """Tells one observation from another: a checkpoint belongs to the one it was made from."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(_bytes(observation.weights))
+    features = observation.features
+    digest.update(f"{features.activation.name} {features.p} {features.d} {observation.knowledge}".encode())
+    digest.update(_bytes(features.rows.block(0, min(features.p, 64))))
+    if features.bias is not None:
+        digest.update(_bytes(features.bias))
+    return digest.hexdigest()
+
+
+def _bytes(values: Tensor) -> bytes:
+    return values.cpu().contiguous().numpy().tobytes()
 
 
 def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Which candidates are not needed.
 
-Removing candidate i and refitting the coefficients raises the loss by ||α_i||² / [(F Fᵀ)⁻¹]_ii. Extra candidates end with
-α ≈ 0, as copies of another one, or as a ghost pair +u, −u with opposite coefficients, which adds nothing but a linear
-term and can hide wrong signs: copies are therefore merged up to sign.
+Removing candidate i and refitting the coefficients raises the loss by ||α_i||² / [(F Fᵀ)⁻¹]_ii. Extra candidates end
+with α ≈ 0, as copies of another one, or as a ghost pair +u, −u with opposite coefficients, which adds nothing but a
+linear term and can hide wrong signs: copies are therefore merged up to sign.
 """
 
 import torch

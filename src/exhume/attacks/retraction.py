@@ -8,4 +8,4 @@ from torch import Tensor
 def to_norm(rows: Float[Tensor, "m d"], norm: float) -> Float[Tensor, "m d"]:
     """Each row at the given length. A row that vanished stays zero rather than becoming NaN."""
     lengths = rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
-    return rows * (norm / lengths)
+    return norm * (rows / lengths)

@@ -1,7 +1,7 @@
 """The signs of candidates, for activations that are linear plus even (ReLU, GELU, softplus).
 
-Once every x_i is known up to sign, φ(v·x) and φ(−v·x) together span the even part and the linear one: the regression of θ
-on both has one solution for m ≤ d, and the larger of the two coefficients tells the sign. For m > d it has many, and
+Once every x_i is known up to sign, φ(v·x) and φ(−v·x) together span the even part and the linear one: the regression of
+θ on both has one solution for m ≤ d, and the larger of the two coefficients tells the sign. For m > d it has many, and
 single flips are tried for as long as they lower the loss.
 """
 

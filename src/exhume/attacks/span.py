@@ -12,8 +12,8 @@ For candidates X̂ (m × d) with features F = φ(X̂Vᵀ + b) (m × p) and weigh
 
 One evaluation is one pass over V, one gradient another. Only m × p numbers are kept, never p × d.
 
-With a *free affine part* (`attacks/affine.py`) the span is enlarged by the columns of W = [V, 1, |v|]: everywhere above,
-F and θ are then replaced by their parts orthogonal to W.
+With a *free affine part* (`attacks/affine.py`) the span is enlarged by the columns of W = [V, 1, |v|]: everywhere
+above, F and θ are then replaced by their parts orthogonal to W.
 """
 
 from collections.abc import Callable
@@ -26,6 +26,7 @@ from torch import Tensor
 from exhume.attacks.affine import AffinePart
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +113,9 @@ class SpanLoss:
             for block, values in self.features.preactivation_blocks(candidates):
                 preactivations[:, block] = values
                 features[:, block] = mapped = self.features.activation.value(values)
-                gram += mapped @ mapped.T  # summed in float64: a block's rounding does not grow with p
-                moments += mapped @ self.weights[:, block].T
+                exact = mapped.double()  # nearly parallel features (sigmoid) need more than float32's products
+                gram += exact @ exact.T
+                moments += exact @ self.weights[:, block].double().T
                 if self.affine:
                     product = self.affine.times(mapped, block).double()
                     overlap = product if overlap is None else overlap + product
@@ -123,7 +125,7 @@ class SpanLoss:
             gram -= overlap_scaled @ overlap.T
             moments -= overlap_scaled @ self.affine.moments
             overlap = overlap_scaled
-        inverse = invert_gram(gram, candidates.dtype)
+        inverse = invert_gram(gram)
         fit = Fit(
             candidates, preactivations, features, gram, inverse, inverse @ moments, self.weights, float("nan"), overlap
         )
@@ -182,11 +184,23 @@ class SpanLoss:
         return missed / self.energy
 
     def _finish(self, fit: Fit) -> Fit:
-        """Residual and loss, after one refinement of the coefficients: the Gram matrix has the rounding of its dtype."""
-        residual, first = self.project(fit, self.weights)
+        """Residual and loss, after one refinement of the coefficients: the Gram matrix is rounded."""
+        residual, coefficients = self._project_exactly(fit)
         residual, correction = self.project(fit, residual)
         loss = float(residual.double().square().sum()) / self.energy
-        return replace(fit, coefficients=first + correction, residual=residual, loss=loss)
+        return replace(fit, coefficients=coefficients + correction, residual=residual, loss=loss)
+
+    def _project_exactly(self, fit: Fit) -> tuple[Float[Tensor, "k p"], Float[Tensor, "m k"]]:
+        """θ − αᵀF summed in float64: large coefficients of nearly parallel features cancel there."""
+        coefficients = fit.coefficients
+        residual = torch.empty_like(self.weights)
+        for block in blocks(self.features.rows):
+            explained = coefficients.T @ fit.features[:, block].double()
+            residual[:, block] = (self.weights[:, block].double() - explained).to(residual.dtype)
+        if self.affine is not None and fit.affine_overlap is not None:
+            slopes = self.affine.inverse @ self.affine.moments - fit.affine_overlap.T @ coefficients
+            residual -= self.affine.combine(slopes)
+        return residual, coefficients
 
     def count_passes(self, sweeps: int) -> None:
         self.counter.total += sweeps * self.features.p / self.counter.all_rows
@@ -197,15 +211,15 @@ class SpanLoss:
         return self.counter.total
 
 
-def invert_gram(gram: Float[Tensor, "m m"], precision: torch.dtype) -> Float[Tensor, "m m"]:
+def invert_gram(gram: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
     """The pseudo-inverse of F Fᵀ, also where candidates coincide or m exceeds p.
 
-    Candidates are scaled to unit feature norm, and directions whose eigenvalue drowns in the rounding of a Gram matrix
-    of this precision are left out: they would otherwise come back as huge coefficients of opposite signs.
+    Candidates are scaled to unit feature norm, and directions whose eigenvalue drowns in rounding
+    are left out: they would otherwise come back as huge coefficients of opposite signs.
     """
     norms = gram.diagonal().clamp_min(0).sqrt()
     inverse = torch.where(norms > 0, 1 / norms.clamp_min(torch.finfo(gram.dtype).tiny), torch.zeros_like(norms))
     values, vectors = torch.linalg.eigh(gram * inverse[:, None] * inverse)
-    kept = values > len(gram) * torch.finfo(precision).eps * values[-1:].clamp_min(0)
+    kept = values > 8 * len(gram) * torch.finfo(gram.dtype).eps * values[-1:].clamp_min(0)
     reciprocal = torch.where(kept, 1 / torch.where(kept, values, 1.0), torch.zeros_like(values))
     return inverse[:, None] * ((vectors * reciprocal) @ vectors.T) * inverse

@@ -39,7 +39,7 @@ class SplitNewton:
 
     iterations: int = 20_000
     converged: float = 1e-10  # a loss that counts as the floor of float32 weights
-    dense_dim: int = 1024
+    dense_dim: int = 256
     stage_iterations: int = 15
     growth: float = 0.25  # at most this share of new candidates a stage (dense); 0.5 otherwise
     capacity: float = 0.75  # m d <= capacity p
@@ -161,7 +161,8 @@ class _Search:
         products = 40 if self.dense else 12
         rule = Levenberg(products, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
         fit = loss.fit(candidates)
-        for fit in rule.refine(loss, fit, self.problem.norm, 40):
+        for refined in rule.refine(loss, fit, self.problem.norm, 40):
+            fit = refined
             self.iteration += 1
             yield fit
         self.phase = DONE
@@ -177,7 +178,7 @@ class _Search:
         ):
             new = self._propose(fit, cap)
             grown = new if fit is None else torch.cat([fit.candidates, new])
-            fit = yield from self._refine(self._fit(grown), self.method.stage_iterations, stall=8)
+            fit = yield from self._stage(self._fit(grown))
             score = cross_validated(self._part(len(fit.candidates)), fit)
             since = 0 if score < 0.99 * best else since + len(new)
             best = min(best, score)
@@ -197,12 +198,20 @@ class _Search:
         most = max(1, cap // 2) if fit is None else min(cap - m, max(1, int(self.method.growth * m)))
         return found.rows[: max(1, min(most, found.outside))]
 
-    def _refine(self, fit: Fit, iterations: int, stall: int) -> Fits:
+    def _stage(self, fit: Fit) -> Fits:
+        """Refinement after candidates were added: a few iterations, or for as long as they pay (split steps)."""
+        if self.dense:
+            return (yield from self._refine(fit, self.method.stage_iterations, stall=8))
+        stage = self.method.stage_iterations
+        return (yield from self._refine(fit, 8 * stage, stall=5, stall_factor=0.5, grace=stage))
+
+    def _refine(self, fit: Fit, iterations: int, stall: int, stall_factor: float = 0.9, grace: int = 0) -> Fits:
         products = 10 if self.dense else 0
         floor = 1e-4 if self.dense else 1e-3
-        rule = Levenberg(products, damping_floor=floor, stall=stall)
+        rule = Levenberg(products, damping_floor=floor, stall=stall, stall_factor=stall_factor, grace=grace)
         loss = self._part(len(fit.candidates))
-        for fit in rule.refine(loss, fit, self.problem.norm, iterations, until=self.method.converged):
+        for refined in rule.refine(loss, fit, self.problem.norm, iterations, until=self.method.converged):
+            fit = refined
             self.iteration += 1
             yield fit
         return fit
@@ -261,7 +270,7 @@ class _Search:
         )
 
     def _save(self) -> State:
-        numbers = {
+        numbers: dict[str, float] = {
             "phase": self.phase,
             "stage": self.stage,
             "iteration": self.iteration,

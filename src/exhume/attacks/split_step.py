@@ -32,10 +32,8 @@ def split_move(loss: SpanLoss, model: Model, damping: float, velocity: Float[Ten
     candidates, descent = model.fit.candidates, model.descent
     m, d = candidates.shape
     inverse = model.damped_metric_inverse(damping).to(descent.dtype)
-    if m >= d:
-        basis = torch.eye(d, dtype=descent.dtype, device=descent.device)
-    else:
-        basis = torch.linalg.qr(candidates.T)[0]
+    whole_space = torch.eye(d, dtype=descent.dtype, device=descent.device)
+    basis = whole_space if m >= d else torch.linalg.qr(candidates.T)[0]
     inside = _solve_inside(loss, model, damping, inverse, basis) @ basis.T
     across = inverse @ (descent - (descent @ basis) @ basis.T)
     change = tangent(inside + across, candidates)

@@ -10,7 +10,7 @@ from exhume.cli.output import attack_bar, print_json, say
 
 def attack(
     run: RunArgument,
-    method: Annotated[str, typer.Option(help="auto, or heavy-ball (the published attack).")] = "auto",
+    method: Annotated[str, typer.Option(help="auto, split-newton, or heavy-ball (as published).")] = "auto",
     samples: Annotated[str, typer.Option(help="auto, or the number of samples to look for.")] = "auto",
     step: Annotated[float | None, typer.Option(help="heavy-ball: its step; default: as published for this d.")] = None,
     inactive_slope: Annotated[float, typer.Option(help="heavy-ball: slope where phi' is 0 (0.02: a surrogate).")] = 0,
@@ -30,6 +30,7 @@ def attack(
     from exhume.attacks.choice import choose_method
     from exhume.attacks.loop import Limits
     from exhume.cli.values import parse_device, parse_dtype, parse_samples
+    from exhume.errors import UsageError
     from exhume.experiments.attacking import AttackSettings, attack_run
     from exhume.experiments.run import RunFolder
 
@@ -45,6 +46,8 @@ def attack(
         device=parse_device(device),
     )
     chosen = choose_method(method, step_size=step, inactive_slope=inactive_slope, iterations=iterations)
+    if chosen.name != "heavy-ball" and (step is not None or inactive_slope != 0):
+        raise UsageError(f"expected --step and --inactive-slope with --method heavy-ball, found {chosen.name}")
     with attack_bar(chosen.iterations) as show:
         attacked = attack_run(RunFolder.existing(run), chosen, settings, show)
     tell_attack(attacked.summary, json)

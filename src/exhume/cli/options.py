@@ -33,7 +33,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _parse(text: str, units: dict[str, int], expected: str) -> float:
-    parsed = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([a-zA-Z]?)\s*", text)
+    parsed = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,30})?)\s*([a-zA-Z]?)\s*", text)
     if not parsed or parsed[2].lower() not in units or float(parsed[1]) <= 0:
         raise UsageError(f"expected {expected}, found {text!r}")
     return float(parsed[1]) * units[parsed[2].lower()]
