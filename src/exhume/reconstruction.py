@@ -1,6 +1,6 @@
 """All that an attack returns: candidates, coefficients, an outcome with advice, losses and counts."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,13 @@ class Certificate:
 
     `held_out_loss` is ||θ_h − Âᵀ Φ_h(X̂)||² / ||θ_h||² on the held-out rows h: near the training loss for a genuine
     recovery, near 1 for candidates that have nothing to do with the data. None if no rows were held out.
+    `confidence` is one number from 0 to 1 for each candidate; from 1/2 on a candidate is called recovered.
     """
 
     outcome: Outcome
     held_out_loss: float | None
     held_out_rows: int
+    confidence: Float[Tensor, " m"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,20 +100,31 @@ class Reconstruction:
 
 
 def save_reconstruction(found: Reconstruction, path: Path) -> None:
-    tensors = {"candidates": found.candidates, "coefficients": found.coefficients}
+    tensors = {
+        "candidates": found.candidates,
+        "coefficients": found.coefficients,
+        "confidence": found.certificate.confidence,
+    }
     meta = {item.name: getattr(found, item.name) for item in fields(found) if item.name not in tensors}
-    meta["certificate"] = {**asdict(found.certificate), "outcome": found.outcome.value}
+    meta["certificate"] = {
+        "outcome": found.outcome.value,
+        "held_out_loss": found.held_out_loss,
+        "held_out_rows": found.certificate.held_out_rows,
+    }
     write_tensors(path, KIND, tensors, meta)
 
 
 def load_reconstruction(path: Path) -> Reconstruction:
     file = read_tensors(path, KIND)
-    require_tensors(file, path, "candidates", "coefficients")
+    require_tensors(file, path, "candidates", "coefficients", "confidence")
     meta = {name: value for name, value in file.meta.items() if name not in ("kind", "schema")}
     try:
         certificate = meta.pop("certificate")
         verdict = Certificate(
-            Outcome(certificate["outcome"]), certificate["held_out_loss"], certificate["held_out_rows"]
+            Outcome(certificate["outcome"]),
+            certificate["held_out_loss"],
+            certificate["held_out_rows"],
+            file.tensors["confidence"],
         )
         candidates, coefficients = file.tensors["candidates"], file.tensors["coefficients"]
         _check_tensors(candidates, coefficients, path)

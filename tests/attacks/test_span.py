@@ -289,7 +289,7 @@ def test_the_inverse_of_the_gram_matrix_gives_the_least_norm_least_squares_solut
     wide = normal(m, min(rank, m), seed=seed)
     rows = wide / wide.norm(dim=1, keepdim=True)  # unit rows: the scaling inside is then the identity
     targets = normal(rows.shape[1], k, seed=seed + 1)
-    solved = invert_gram(rows @ rows.T, torch.float64) @ (rows @ targets)
+    solved = invert_gram(rows @ rows.T) @ (rows @ targets)
     expected = np.linalg.pinv(rows.numpy().T, rcond=1e-7) @ targets.numpy()
     condition = np.linalg.cond(rows.numpy()) ** 2
     np.testing.assert_allclose(solved.numpy(), expected, atol=1e-12 * condition * max(1.0, abs(expected).max()))

@@ -1,8 +1,15 @@
 """Held-out weights: is this the training data, decided without the training data.
 
-Each weight is an equation of its own, so some can be kept from the attack. Candidates that are the data predict them
-as well as the others; candidates that merely fit do not. This certifies the function, not every row: a sample with a
-very small coefficient leaves hardly a trace in the weights, seen or unseen.
+Each weight is an equation of its own, so some can be kept from the attack. Candidates that are the data predict them as
+well as the others; candidates that merely fit do not. Two sets are kept: one that an attack may look at to choose
+between its own results, and one that is used once, for the verdict.
+
+*The error to expect of each candidate.* The held-out loss H is the mean square of what the candidates leave
+unexplained, in units of the weights' own. If that were noise of variance H on each equation, the least-squares
+candidates would scatter with covariance H M⁻¹ ⊗ I, where M is the curvature of the loss (`attacks/gauss_newton.py`), and
+σ_i = sqrt(H [M⁻¹]_ii) would be the size of ||x̂_i − x_i|| / √d. It is large for a sample with a tiny coefficient, which
+leaves hardly a trace in the weights, and for copies that share one sample's coefficient. The confidence of a candidate
+is 1 / (1 + (σ_i / 0.03)²).
 """
 
 from dataclasses import dataclass
@@ -11,61 +18,79 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.gauss_newton import metric
+from exhume.attacks.span import Fit, SpanLoss
 from exhume.errors import UsageError
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate, Outcome
 
 HELD_OUT_FRACTION = 0.05
-# 1 − R² on held-out weights. Genuine recoveries end below 1e-6, spurious fits above 0.05 (see docs/method.md).
-RECOVERED_BELOW = 1e-5
+MOST_HELD_OUT = 16_384  # more rows do not make a verdict more certain
+TRUSTED_ERROR = 0.03  # expected error at which the confidence is 1/2
+RECOVERED_BELOW = 1e-2  # held-out loss of a recovery; noise on the weights may keep it from falling further
 PARTIAL_BELOW = 0.1
 
 
 @dataclass(frozen=True)
 class RowSplit:
-    """Rows 0..used-1 are the attack's; the rest is for the verdict alone."""
+    """Rows 0..used-1 are the attack's, the next `steering` choose between its results, the last are for the verdict."""
 
     used: int
+    steering: int
     held_out: int
 
 
 def split_rows(p: int, fraction: float = HELD_OUT_FRACTION) -> RowSplit:
     """Rows are exchangeable (i.i.d. for random features), so the last ones serve as well as any.
 
-    >>> split_rows(6000), split_rows(10), split_rows(1)
-    (RowSplit(used=5700, held_out=300), RowSplit(used=9, held_out=1), RowSplit(used=1, held_out=0))
+    >>> split_rows(6000), split_rows(10)
+    (RowSplit(used=5700, steering=150, held_out=150), RowSplit(used=9, steering=0, held_out=1))
     """
     if not 0 <= fraction < 1:
         raise UsageError(f"expected a held-out fraction from 0 to below 1, found {fraction}")
-    held_out = 0 if fraction == 0 else min(max(1, round(fraction * p)), p - 1)
-    return RowSplit(p - held_out, held_out)
+    kept = 0 if fraction == 0 else min(max(1, round(fraction * p)), p - 1, 2 * MOST_HELD_OUT)
+    return RowSplit(p - kept, kept // 2, kept - kept // 2)
 
 
-def held_out_loss(
+def loss_on(
     observation: Observation,
-    split: RowSplit,
+    start: int,
+    count: int,
     candidates: Float[Tensor, "m d"],
     coefficients: Float[Tensor, "m k"],
 ) -> float | None:
-    """||θ_h − αᵀF_h||² / ||θ_h||² on the rows that the attack never used; None where there are none."""
-    if split.held_out == 0:
+    """||θ_h − αᵀF_h||² / ||θ_h||² on rows that the attack did not fit; None where there are none."""
+    weights = observation.weights[:, start : start + count]
+    if count == 0 or not torch.any(weights):
         return None
-    weights = observation.weights[:, split.used :]
-    if not torch.any(weights):
-        return None
-    features = observation.features.part(split.used, split.used + split.held_out)
+    features = observation.features.part(start, start + count)
     return SpanLoss(features, weights, candidates.dtype, candidates.device).predict_loss(candidates, coefficients)
 
 
-def certify(converged: bool, unseen_loss: float | None, split: RowSplit) -> Certificate:
-    """The outcome, from the losses alone."""
+def expected_errors(loss: SpanLoss, fit: Fit, unseen_loss: float) -> Float[Tensor, " m"]:
+    """sqrt(H [M⁻¹]_ii): the distance to the truth, over √d, that the unexplained part lets expect."""
+    curvature = metric(loss, fit)
+    scale = curvature.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+    balanced = torch.linalg.pinv(curvature * scale[:, None] * scale, rtol=1e-12, hermitian=True)
+    return (unseen_loss * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
+
+
+def certify(loss: SpanLoss, fit: Fit, unseen_loss: float | None, split: RowSplit) -> Certificate:
+    """The outcome and each candidate's confidence, from the weights alone."""
     if unseen_loss is None:
-        outcome = Outcome.SPURIOUS if converged else Outcome.NOT_CONVERGED
-    elif unseen_loss <= RECOVERED_BELOW and converged:
-        outcome = Outcome.RECOVERED
-    elif unseen_loss <= PARTIAL_BELOW:
-        outcome = Outcome.PARTIAL
-    else:
-        outcome = Outcome.SPURIOUS if converged else Outcome.NOT_CONVERGED
-    return Certificate(outcome, unseen_loss, split.held_out)
+        nothing = torch.zeros(len(fit.candidates), dtype=torch.float64)
+        return Certificate(Outcome.NOT_CONVERGED, None, split.held_out, nothing)
+    errors = expected_errors(loss, fit, unseen_loss).cpu()
+    confidence = 1 / (1 + (errors / TRUSTED_ERROR).square())
+    if unseen_loss > PARTIAL_BELOW:
+        confidence = torch.zeros_like(confidence)
+    return Certificate(_outcome(fit.loss, unseen_loss, confidence), unseen_loss, split.held_out, confidence)
+
+
+def _outcome(loss: float, unseen_loss: float, confidence: Float[Tensor, " m"]) -> Outcome:
+    trusted = confidence >= 0.5
+    if unseen_loss <= RECOVERED_BELOW and bool(trusted.all()):
+        return Outcome.RECOVERED
+    if bool(trusted.any()):
+        return Outcome.PARTIAL
+    return Outcome.SPURIOUS if loss < 0.25 * unseen_loss else Outcome.NOT_CONVERGED

@@ -57,16 +57,24 @@ def linearise(loss: SpanLoss, fit: Fit) -> Model:
     """Slopes, metric and descent direction at a fit. One pass."""
     with torch.no_grad():
         slopes = loss.features.activation.derivative(fit.preactivations)
-    coefficients = fit.coefficients
-    overlap = (slopes @ slopes.T).double()
-    metric = (coefficients @ coefficients.T) * overlap * mean_square(loss)
-    weights = coefficients.to(slopes.dtype)
+    weights = fit.coefficients.to(slopes.dtype)
 
     def weigh(block: slice) -> Float[Tensor, "m rows"]:
         return slopes[:, block] * (weights @ fit.residual[:, block])
 
     descent = tangent(loss.pull_back(weigh, fit.candidates), fit.candidates)
-    return Model(fit, slopes, metric, descent, loss.energy)
+    return Model(fit, slopes, _metric(loss, fit, slopes), descent, loss.energy)
+
+
+def metric(loss: SpanLoss, fit: Fit) -> Float[Tensor, "m m"]:
+    """M = (α αᵀ) ∘ (D Dᵀ) · E[v_j²]. No pass."""
+    with torch.no_grad():
+        return _metric(loss, fit, loss.features.activation.derivative(fit.preactivations))
+
+
+def _metric(loss: SpanLoss, fit: Fit, slopes: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
+    overlap = (slopes @ slopes.T).double()
+    return (fit.coefficients @ fit.coefficients.T) * overlap * mean_square(loss)
 
 
 def curve(loss: SpanLoss, model: Model, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:

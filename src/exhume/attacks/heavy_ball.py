@@ -54,12 +54,17 @@ class HeavyBall:
 
     name: ClassVar[str] = "heavy-ball"
     needs_samples: ClassVar[bool] = True
+    few_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.step_size is not None and not 0 < self.step_size < math.inf:
             raise UsageError(f"expected a positive step, found {self.step_size}")
         if not 0 <= self.momentum < 1:
             raise UsageError(f"expected a momentum from 0 to below 1, found {self.momentum}")
+        if not 0 <= self.tolerance < math.inf:
+            raise UsageError(f"expected a tolerance from 0, found {self.tolerance}")
+        if not 0 <= self.inactive_slope < math.inf:
+            raise UsageError(f"expected an inactive slope from 0, found {self.inactive_slope}")
         if self.iterations < 1:
             raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
 
@@ -71,8 +76,11 @@ class HeavyBall:
         candidates, velocity = state.tensors["candidates"], state.tensors["velocity"]
         first = int(state.numbers["iteration"])
         fit = loss.fit(candidates)
+        if resume:
+            loss.counter.total = resume.numbers["passes"]
         for iteration in range(first, self.iterations + 1):
-            state = State({"candidates": candidates, "velocity": velocity}, {"iteration": iteration})
+            numbers = {"iteration": iteration, "passes": loss.passes}
+            state = State({"candidates": candidates, "velocity": velocity}, numbers)
             converged = fit.loss <= self.tolerance
             yield Step(iteration, candidates, fit.coefficients, fit.loss, converged, state)
             if converged or iteration == self.iterations:

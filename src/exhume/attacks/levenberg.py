@@ -57,11 +57,13 @@ class Levenberg:
                 damping, raise_by, refused = damping * raise_by, raise_by * 2, refused + 1
             history.append(fit.loss)
             yield fit
-            if (
-                len(history) > max(self.stall, self.grace)
-                and history[-1] > self.stall_factor * history[-1 - self.stall]
-            ):
+            if self._stalled(history):
                 return
+
+    def _stalled(self, history: list[float]) -> bool:
+        if len(history) <= max(self.stall, self.grace):
+            return False
+        return history[-1] > self.stall_factor * history[-1 - self.stall]
 
     def _try(
         self, loss: SpanLoss, fit: Fit, model: Model, norm: float, damping: float, velocity: Tensor | None

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import resource
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, held_out_loss, split_rows
+from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, loss_on, split_rows
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.interruption import Interruption
 from exhume.attacks.problem import Method, Problem, Step
@@ -79,55 +80,72 @@ def run_attack(
     """
     limits = limits or Limits()
     split = split_rows(observation.features.p, held_out)
-    problem = _problem(observation, split, seed, limits, dtype, torch.device(device))
+    problem = _problem(observation, method, split, seed, limits, dtype, torch.device(device))
     settings = _settings(method, observation, seed, held_out, dtype)
     saved = load_checkpoint(checkpoint, settings) if checkpoint else None
-    trace = list(saved.trace) if saved else []
-    earlier_seconds, earlier_passes = (trace[-1]["seconds"], trace[-1]["passes"]) if trace else (0.0, 0.0)
+    trace = _trace_until(saved)
+    earlier_seconds = trace[-1]["seconds"] if trace else 0.0
     began = last_saved = time.monotonic()
-    step, interrupted = None, False
+    step, over = None, False
     with Interruption() as interruption:
         for step in method.steps(problem, saved.state if saved else None):
             seconds = earlier_seconds + time.monotonic() - began
-            passes = earlier_passes + problem.loss.passes
             if not math.isfinite(step.loss):
                 raise ExhumeError(f"expected a finite loss, found {step.loss} at iteration {step.iteration}")
             if not trace or step.iteration > trace[-1]["iteration"]:
-                trace.append(_trace_line(step, passes, seconds))
+                trace.append(_trace_line(step, problem.loss.passes, seconds))
             if watch:
-                watch(Progress(step, passes, seconds, method.iterations))
-            interrupted = interruption.asked
-            over = interrupted or seconds >= limits.seconds
+                watch(Progress(step, problem.loss.passes, seconds, method.iterations))
+            over = interruption.asked or seconds >= limits.seconds
             if checkpoint and (over or time.monotonic() - last_saved > CHECKPOINT_SECONDS):
                 save_checkpoint(checkpoint, Checkpoint(settings, step.state, tuple(trace)))
                 last_saved = time.monotonic()
             if over:
                 break
+        interrupted = over and interruption.asked
     assert step is not None, "a method yields at least its start"
-    if checkpoint and not interrupted and seconds < limits.seconds:
-        checkpoint.unlink(missing_ok=True)
     found = _reconstruction(observation, split, problem, method, step, trace[-1], settings)
+    if checkpoint and not over:
+        checkpoint.unlink(missing_ok=True)
     return Attacked(found, trace, interrupted)
 
 
 def _problem(
-    observation: Observation, split: RowSplit, seed: int, limits: Limits, dtype: torch.dtype, device: torch.device
+    observation: Observation,
+    method: Method,
+    split: RowSplit,
+    seed: int,
+    limits: Limits,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> Problem:
-    features = observation.features.part(0, split.used)
-    if not isinstance(features.rows, HeldRows) and _fits(features.p * features.d, dtype, limits.memory_bytes):
+    room = _rows_that_fit(observation.d, dtype, limits.memory_bytes)
+    used = min(split.used, room) if method.few_rows else split.used
+    features = observation.features.part(0, used)
+    if not isinstance(features.rows, HeldRows) and used <= room:
         features = replace(features, rows=hold(features.rows, device, dtype))
-    loss = SpanLoss(features, observation.weights[:, : split.used], dtype, device)
+    loss = SpanLoss(features, observation.weights[:, :used], dtype, device)
+
+    def steering_loss(candidates: Tensor) -> float | None:
+        coefficients = loss.fit(candidates).coefficients * loss.scale
+        return loss_on(observation, split.used, split.steering, candidates, coefficients)
+
     norm = observation.knowledge.norm or math.sqrt(observation.d)
-    return Problem(loss, norm, observation.knowledge.samples, seed, dtype, device)
+    return Problem(loss, norm, observation.knowledge.samples, seed, steering_loss, dtype, device)
 
 
-def _fits(numbers: int, dtype: torch.dtype, memory_bytes: int | None) -> bool:
+def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None) -> int:
     """V may take two thirds of the budget (half of the machine's memory where none is given)."""
-    import os
-
     if memory_bytes is None:
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return numbers * dtype.itemsize <= memory_bytes * 2 // 3
+    return memory_bytes * 2 // 3 // (d * dtype.itemsize)
+
+
+def _trace_until(saved: Checkpoint | None) -> list[dict[str, float]]:
+    """The trace up to the iterate from which the attack goes on: what came after it is computed again."""
+    if saved is None:
+        return []
+    return [line for line in saved.trace if line["iteration"] <= saved.state.numbers["iteration"]]
 
 
 def _settings(
@@ -184,13 +202,13 @@ def _reconstruction(
     # on all rows and without any help that the method may have used on the way: the published loss
     final = problem.loss.to(step.candidates.dtype).fit(step.candidates)
     coefficients = final.coefficients * problem.loss.scale
-    unseen = held_out_loss(observation, split, step.candidates, coefficients)
+    unseen = loss_on(observation, split.used + split.steering, split.held_out, step.candidates, coefficients)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
         candidates=step.candidates.cpu(),
         coefficients=coefficients.cpu(),
         method=method.name,
-        certificate=certify(step.converged, unseen, split),
+        certificate=certify(problem.loss, final, unseen, split),
         loss=final.loss,
         iterations=step.iteration,
         passes=last["passes"],

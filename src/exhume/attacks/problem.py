@@ -5,7 +5,7 @@ last, and each carries all that is needed to go on from it. The loop around it (
 clock, the checkpoints and the certificate, so a method holds mathematics only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -19,12 +19,17 @@ from exhume.attacks.span import SpanLoss
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The projected loss on the rows that the attack may use, and what the attacker knows besides."""
+    """The projected loss on the rows that the attack may use, and what the attacker knows besides.
+
+    `steering_loss(candidates)` is their loss on weights that are not fitted and not those of the verdict either: to
+    choose between results. None where there are too few rows for it.
+    """
 
     loss: SpanLoss
     norm: float
     samples: int | None
     seed: int
+    steering_loss: Callable[[Tensor], float | None]
     dtype: torch.dtype
     device: torch.device
 
@@ -61,6 +66,11 @@ class Method(Protocol):
 
     @property
     def iterations(self) -> int: ...
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether a part of the rows will do where V does not fit into memory as a whole."""
+        ...
 
     @property
     def needs_samples(self) -> bool:

@@ -44,11 +44,13 @@ class SplitNewton:
     growth: float = 0.25  # at most this share of new candidates a stage (dense); 0.5 otherwise
     capacity: float = 0.75  # m d <= capacity p
     rows_a_number: float = 5.0
+    growing_rows_a_number: float = 12.0  # while the residual's moments are looked at (dense)
     rounds: int = 60
     exact: bool = False  # polish in float64
 
     name: ClassVar[str] = "split-newton"
     needs_samples: ClassVar[bool] = False
+    few_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
@@ -88,6 +90,7 @@ class _Search:
             fit = yield from stages[self.phase]()
             self.candidates = fit.candidates
             self.stage += 1
+            self._parts.clear()  # so that a resumed run does, and counts, the same
             self.boundary = self._save()
 
     def _grow(self) -> Fits:
@@ -122,7 +125,7 @@ class _Search:
         fit = loss.fit(self.candidates)
         kept = without_copies(fit)
         if not bool(kept.all()):
-            trial = yield from self._refine(self._fit(fit.candidates[kept]), 30, stall=10)
+            trial = yield from self._watching(fit, self._refit(fit.candidates[kept]))
             if trial.loss <= max(10 * fit.loss, self.method.converged):
                 fit = trial
         fit = yield from self._remove_cheap(fit)
@@ -132,7 +135,7 @@ class _Search:
             order = removal_costs(fit, loss).argsort()
             keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
             keep[order[resisted]] = False
-            trial = yield from self._watching(fit, self._refine(self._fit(fit.candidates[keep]), 60, stall=8))
+            trial = yield from self._watching(fit, self._refit(fit.candidates[keep]))
             allowed = max(1.02 * cross_validated(loss, fit), 10 * self.method.converged)
             if cross_validated(self._part(len(trial.candidates)), trial) > allowed:
                 resisted += 1
@@ -147,19 +150,18 @@ class _Search:
         kept = costs > 10 * max(fit.loss, self.method.converged)
         if bool(kept.all()) or not bool(kept.any()):
             return fit
-        trial = yield from self._watching(fit, self._refine(self._fit(fit.candidates[kept]), 60, stall=8))
+        trial = yield from self._watching(fit, self._refit(fit.candidates[kept]))
         return trial if trial.loss <= max(10 * fit.loss, 10 * self.method.converged) else fit
 
     def _polish(self) -> Fits:
         """Signs, then the published loss (no affine part) down to the floor."""
-        loss = self._rows_for(len(self.candidates))
+        loss = self._rows_for(len(self.candidates), self.method.rows_a_number)
         candidates = self.candidates
         if self.loss.features.activation.linear_plus_even and self.loss.features.bias is None:
             candidates = repair_signs(loss, candidates)
         if self.method.exact:
             loss, candidates = loss.to(torch.float64), candidates.double()
-        products = 40 if self.dense else 12
-        rule = Levenberg(products, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
+        rule = Levenberg(40 if self.dense else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
         fit = loss.fit(candidates)
         for refined in rule.refine(loss, fit, self.problem.norm, 40):
             fit = refined
@@ -205,6 +207,13 @@ class _Search:
         stage = self.method.stage_iterations
         return (yield from self._refine(fit, 8 * stage, stall=5, stall_factor=0.5, grace=stage))
 
+    def _refit(self, candidates: Float[Tensor, "m d"]) -> Fits:
+        """Refinement after candidates were removed: patient where iterations are cheap, quick to judge where not."""
+        fit = self._fit(candidates)
+        if self.dense:
+            return (yield from self._refine(fit, 60, stall=8))
+        return (yield from self._refine(fit, 60, stall=3, stall_factor=0.5))
+
     def _refine(self, fit: Fit, iterations: int, stall: int, stall_factor: float = 0.9, grace: int = 0) -> Fits:
         products = 10 if self.dense else 0
         floor = 1e-4 if self.dense else 1e-3
@@ -230,11 +239,14 @@ class _Search:
 
     def _part(self, m: int) -> SpanLoss:
         """The loss on as many rows as m candidates need, with the affine part where that is affordable."""
-        return self._rows_for(m, self.dense)
+        growing = self.dense and self.phase in (GROW, REGROW)
+        return self._rows_for(
+            m, self.method.growing_rows_a_number if growing else self.method.rows_a_number, self.dense
+        )
 
-    def _rows_for(self, m: int, affine: bool = False) -> SpanLoss:
+    def _rows_for(self, m: int, rows_a_number: float, affine: bool = False) -> SpanLoss:
         p, d = self.loss.features.p, self.loss.features.d
-        needed = self.method.rows_a_number * d * max(m, 8)
+        needed = rows_a_number * d * max(m, 8)
         rows = min(p, -(-int(needed) // 1024) * 1024)
         key = (rows, affine)
         if key not in self._parts:
@@ -277,10 +289,12 @@ class _Search:
             "rounds": self.rounds,
             "failures": self.failures,
             "cap": self.cap,
+            "passes": self.loss.passes,
         }
         return State({"candidates": self.candidates}, numbers)
 
     def _restore(self, state: State) -> None:
         self.candidates = state.tensors["candidates"].to(self.problem.device)
-        for name, value in state.numbers.items():
-            setattr(self, name, int(value))
+        self.loss.counter.total = state.numbers["passes"]
+        for name in ("phase", "stage", "iteration", "rounds", "failures", "cap"):
+            setattr(self, name, int(state.numbers[name]))

@@ -52,6 +52,8 @@ def options(
 
 def main() -> None:
     """Runs the command line and turns every failure into one line and an exit code: 1 could not, 2 wrong usage."""
+    # threads that wait without spinning: on a busy machine spinning costs several times the work itself
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     arguments = sys.argv[1:] or ["--help"]
     debug = "--debug" in arguments or os.environ.get("EXHUME_DEBUG") == "1"
     # --debug is welcome anywhere on the line, not only before the command

@@ -54,7 +54,7 @@ def attack(
     if json:
         print_json(attacked.summary)
     if attacked.interrupted:
-        say(f"interrupted: kept what was found so far; 'exhume attack {run}' continues", as_json=True)
+        say("interrupted: kept what was found so far; the same command continues", as_json=True)
         raise typer.Exit(130)
 
 

@@ -66,7 +66,7 @@ class RidgeFeatures:
         moved = torch.empty(len(directions), self.p, dtype=directions.dtype, device=directions.device)
         for block in blocks(self.rows):
             values = self.rows.block(block.start, block.stop).to(device=directions.device, dtype=directions.dtype)
-            moved[:, block] = directions @ values.T
+            torch.mm(directions, values.T, out=moved[:, block])
         return moved
 
     def pull_back(

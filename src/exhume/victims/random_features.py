@@ -21,6 +21,9 @@ from exhume.victims.training import DualFit, fit_logistic, fit_min_norm, fit_rid
 SAME_NORM = 1e-5  # relative: above the rounding of float32 rows, below any difference that is meant
 
 
+KEPT_BYTES = 3 * 2**29  # features of the training data that may stay in memory between the two sweeps
+
+
 class RandomFeaturesConfig(BaseModel):
     """Everything that is needed to train the same victim again, besides its data."""
 
@@ -52,21 +55,24 @@ def draw_rows(config: RandomFeaturesConfig, d: int) -> DrawnRows:
 
 
 def train_random_features(config: RandomFeaturesConfig, data: Dataset, rows: Rows) -> Victim:
-    """Fits θ on the data. Two sweeps over the features, in row blocks: the first for K = Φ Φᵀ, the second for Φᵀα.
+    """Fits θ on the data, in row blocks: a first sweep over the features for K = Φ Φᵀ, a second for Φᵀα.
 
-    Only n × p numbers would be needed to save the second sweep; V is the same in both, so drawing it again is the
-    price of keeping nothing.
+    Where the n × p features are small enough they are kept from the first sweep, and V is drawn once.
     """
     features = RidgeFeatures(rows, activation(config.activation), _draw_bias(config, data.inputs.dtype))
     inputs = data.inputs
     gram = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
-    for _, values in features.feature_blocks(inputs):
+    keep = len(inputs) * features.p * inputs.element_size() <= KEPT_BYTES
+    kept: list[tuple[slice, Tensor]] = []
+    for block, values in features.feature_blocks(inputs):
         gram += values.double() @ values.double().T
+        if keep:
+            kept.append((block, values))
     if not torch.isfinite(gram).all():
         raise ExhumeError("expected finite features, found overflow; check the features file and the scale of the data")
     fitted = _fit(config, gram, data.labels)
     weights = torch.empty(1, features.p, dtype=inputs.dtype)
-    for block, values in features.feature_blocks(inputs):
+    for block, values in kept or features.feature_blocks(inputs):
         weights[0, block] = (fitted.coefficients @ values.double()).to(inputs.dtype)
     knowledge = Knowledge(samples=len(inputs), norm=_common_norm(inputs))
     observation = Observation(features, weights, knowledge, data.image_shape)
