@@ -20,7 +20,7 @@ def reconstruction(dtype: torch.dtype = torch.float32) -> Reconstruction:
         candidates=torch.randn(3, 5, generator=stream).to(dtype),
         coefficients=torch.randn(3, 2, generator=stream, dtype=torch.float64),
         method="heavy-ball",
-        certificate=Certificate(Outcome.PARTIAL, 0.1 + 0.2, 40),
+        certificate=Certificate(Outcome.PARTIAL, 0.1 + 0.2, 40, (1.0, 0.1 + 0.2, 1e-17)),
         loss=1e-300,
         iterations=17,
         passes=35.5,
@@ -44,7 +44,8 @@ def refusal(call: Callable[[], object]) -> str:
 def test_a_reconstruction_comes_back_bit_for_bit(
     tmp_path: Path, dtype: torch.dtype, outcome: Outcome, unseen: float | None
 ) -> None:
-    saved = replace(reconstruction(dtype), certificate=Certificate(outcome, unseen, 0 if unseen is None else 3))
+    certificate = Certificate(outcome, unseen, 0 if unseen is None else 3, (0.0, 1 / 3, 1.0))
+    saved = replace(reconstruction(dtype), certificate=certificate)
     save_reconstruction(saved, tmp_path / "r")
     loaded = load_reconstruction(tmp_path / "r")
     for item in fields(saved):
@@ -87,7 +88,10 @@ def test_a_reconstruction_that_lacks_something_is_one_line(tmp_path: Path, key: 
     [
         ("certificate", None),
         ("certificate", {"outcome": "recovered"}),
-        ("certificate", {"outcome": "perfect", "held_out_loss": None, "held_out_rows": 0}),
+        ("certificate", {"outcome": "perfect", "held_out_loss": None, "held_out_rows": 0, "confidence": [1.0]}),
+        ("certificate", {"outcome": "partial", "held_out_loss": None, "held_out_rows": 0}),
+        ("certificate", {"outcome": "partial", "held_out_loss": None, "held_out_rows": 0, "confidence": None}),
+        ("certificate", {"outcome": "partial", "held_out_loss": None, "held_out_rows": 0, "confidence": ["high"]}),
         ("surprise", 1),
     ],
 )

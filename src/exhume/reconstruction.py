@@ -1,6 +1,6 @@
 """All that an attack returns: candidates, coefficients, an outcome with advice, losses and counts."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ class Certificate:
     outcome: Outcome
     held_out_loss: float | None
     held_out_rows: int
-    confidence: Float[Tensor, " m"]
+    confidence: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,23 +100,15 @@ class Reconstruction:
 
 
 def save_reconstruction(found: Reconstruction, path: Path) -> None:
-    tensors = {
-        "candidates": found.candidates,
-        "coefficients": found.coefficients,
-        "confidence": found.certificate.confidence,
-    }
+    tensors = {"candidates": found.candidates, "coefficients": found.coefficients}
     meta = {item.name: getattr(found, item.name) for item in fields(found) if item.name not in tensors}
-    meta["certificate"] = {
-        "outcome": found.outcome.value,
-        "held_out_loss": found.held_out_loss,
-        "held_out_rows": found.certificate.held_out_rows,
-    }
+    meta["certificate"] = {**asdict(found.certificate), "outcome": found.outcome.value}
     write_tensors(path, KIND, tensors, meta)
 
 
 def load_reconstruction(path: Path) -> Reconstruction:
     file = read_tensors(path, KIND)
-    require_tensors(file, path, "candidates", "coefficients", "confidence")
+    require_tensors(file, path, "candidates", "coefficients")
     meta = {name: value for name, value in file.meta.items() if name not in ("kind", "schema")}
     try:
         certificate = meta.pop("certificate")
@@ -124,7 +116,7 @@ def load_reconstruction(path: Path) -> Reconstruction:
             Outcome(certificate["outcome"]),
             certificate["held_out_loss"],
             certificate["held_out_rows"],
-            file.tensors["confidence"],
+            tuple(float(value) for value in certificate["confidence"]),
         )
         candidates, coefficients = file.tensors["candidates"], file.tensors["coefficients"]
         _check_tensors(candidates, coefficients, path)

@@ -30,7 +30,7 @@ def problem_of(name: str = "relu", norm: float = D**0.5, samples: int | None = N
     true = to_norm(torch.randn(N, D, generator=stream, dtype=torch.float64), norm)
     weights = torch.randn(1, N, generator=stream, dtype=torch.float64) @ features(true)
     loss = SpanLoss(features, weights, torch.float64)
-    return Problem(loss, norm, samples, seed, torch.float64, torch.device("cpu"))
+    return Problem(loss, norm, samples, seed, lambda _: None, torch.float64, torch.device("cpu"))
 
 
 def dense_descent(problem: Problem, start: Tensor, step_size: float, momentum: float, steps: int) -> Tensor:
@@ -114,6 +114,8 @@ def test_going_on_from_any_state_gives_the_same_bits() -> None:
         resumed = list(method.steps(problem_of(), step.state))
         assert [later.iteration for later in resumed] == list(range(step.iteration, 13))
         assert torch.equal(resumed[-1].candidates, steps[-1].candidates)
+        assert [later.loss for later in resumed] == [later.loss for later in steps[step.iteration :]]
+        assert resumed[-1].state.numbers == steps[-1].state.numbers, "passes are counted as if nothing had happened"
 
 
 def test_the_surrogate_slope_changes_the_steps() -> None:

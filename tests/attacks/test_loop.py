@@ -55,6 +55,12 @@ def assert_same_result(one: Attacked, two: Attacked) -> None:
     assert one.reconstruction.loss == two.reconstruction.loss
     assert one.reconstruction.iterations == two.reconstruction.iterations
     assert one.reconstruction.certificate == two.reconstruction.certificate
+    assert one.reconstruction.passes == two.reconstruction.passes
+    assert without_clock(one.trace) == without_clock(two.trace)
+
+
+def without_clock(trace: list[dict[str, float]]) -> list[dict[str, float]]:
+    return [{column: line[column] for column in line if column != "seconds"} for line in trace]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,8 @@ def test_the_result_says_what_was_run(undisturbed: Attacked) -> None:
     assert found.settings["samples"] == N
     assert 10 < found.peak_memory_mb < 100_000
     assert not undisturbed.interrupted
-    assert found.certificate.held_out_rows == P // 20
+    assert found.certificate.held_out_rows == P // 40, "the other half of the 5 % is for steering"
+    assert len(found.certificate.confidence) == N
 
 
 def test_the_coefficients_belong_to_the_weights_as_published(undisturbed: Attacked) -> None:
@@ -132,9 +139,7 @@ def test_an_interrupted_attack_goes_on_to_the_same_bits(
     assert_same_result(resumed, undisturbed)
     assert not resumed.interrupted
     assert [line["iteration"] for line in resumed.trace] == list(range(26))
-    assert [line["loss"] for line in resumed.trace] == [line["loss"] for line in undisturbed.trace]
     assert all(later["seconds"] >= earlier["seconds"] for earlier, later in itertools.pairwise(resumed.trace))
-    assert all(later["passes"] > earlier["passes"] for earlier, later in itertools.pairwise(resumed.trace))
     assert list(tmp_path.iterdir()) == [], "the checkpoint goes when the attack has ended by itself"
 
 

@@ -29,7 +29,8 @@ class AffinePart:
             columns = torch.cat([rows, others], dim=1)
             square += columns.T @ columns
         self.moments = self.products(weights)
-        scale = square.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+        diagonal = square.diagonal()
+        scale = torch.where(diagonal > 0, diagonal.rsqrt(), 0.0)  # a column of V may be zero
         # the columns may depend on each other (few rows, dead rows): a pseudo-inverse at the precision of products
         balanced = torch.linalg.pinv(
             square * scale[:, None] * scale, rtol=count * torch.finfo(self.dtype).eps, hermitian=True

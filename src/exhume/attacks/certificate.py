@@ -6,7 +6,7 @@ between its own results, and one that is used once, for the verdict.
 
 *The error to expect of each candidate.* The held-out loss H is the mean square of what the candidates leave
 unexplained, in units of the weights' own. If that were noise of variance H on each equation, the least-squares
-candidates would scatter with covariance H M⁻¹ ⊗ I, where M is the curvature of the loss (`attacks/gauss_newton.py`), and
+candidates would scatter with covariance H M⁻¹ ⊗ I, where M is the curvature of the loss (`gauss_newton.py`), and
 σ_i = sqrt(H [M⁻¹]_ii) would be the size of ||x̂_i − x_i|| / √d. It is large for a sample with a tiny coefficient, which
 leaves hardly a trace in the weights, and for copies that share one sample's coefficient. The confidence of a candidate
 is 1 / (1 + (σ_i / 0.03)²).
@@ -27,8 +27,9 @@ from exhume.reconstruction import Certificate, Outcome
 HELD_OUT_FRACTION = 0.05
 MOST_HELD_OUT = 16_384  # more rows do not make a verdict more certain
 TRUSTED_ERROR = 0.03  # expected error at which the confidence is 1/2
-RECOVERED_BELOW = 1e-2  # held-out loss of a recovery; noise on the weights may keep it from falling further
-PARTIAL_BELOW = 0.1
+EXPLAINED = 1e-10  # a held-out loss below this leaves nothing to explain
+ROUNDING_MARGIN = 30.0  # how far above the rounding of the weights it may be
+CONFIDENT_BELOW = 0.1  # no candidate is trusted where more than this share of the unseen weights is unexplained
 
 
 @dataclass(frozen=True)
@@ -75,21 +76,40 @@ def expected_errors(loss: SpanLoss, fit: Fit, unseen_loss: float) -> Float[Tenso
     return (unseen_loss * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
 
 
-def certify(loss: SpanLoss, fit: Fit, unseen_loss: float | None, split: RowSplit) -> Certificate:
-    """The outcome and each candidate's confidence, from the weights alone."""
+def certify(
+    loss: SpanLoss, fit: Fit, unseen_loss: float | None, split: RowSplit, weights: Float[Tensor, "k p"]
+) -> Certificate:
+    """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published)."""
     if unseen_loss is None:
-        nothing = torch.zeros(len(fit.candidates), dtype=torch.float64)
-        return Certificate(Outcome.NOT_CONVERGED, None, split.held_out, nothing)
+        return Certificate(Outcome.NOT_CONVERGED, None, split.held_out, (0.0,) * len(fit.candidates))
     errors = expected_errors(loss, fit, unseen_loss).cpu()
     confidence = 1 / (1 + (errors / TRUSTED_ERROR).square())
-    if unseen_loss > PARTIAL_BELOW:
+    if unseen_loss > CONFIDENT_BELOW:
         confidence = torch.zeros_like(confidence)
-    return Certificate(_outcome(fit.loss, unseen_loss, confidence), unseen_loss, split.held_out, confidence)
+    explained = unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights))
+    outcome = _outcome(fit.loss, unseen_loss, explained, confidence)
+    return Certificate(outcome, unseen_loss, split.held_out, tuple(confidence.tolist()))
 
 
-def _outcome(loss: float, unseen_loss: float, confidence: Float[Tensor, " m"]) -> Outcome:
+def rounding_noise(weights: Float[Tensor, "k p"]) -> float:
+    """The mean square of the rounding error that the published weights show, over their own: 0 for single precision.
+
+    Weights that were stored in a shorter format betray it: another rounding to it leaves them unchanged, or they take
+    few values (an integer grid).
+    """
+    exact = weights.double()
+    distinct = torch.unique(exact)
+    if 1 < len(distinct) <= 256 < exact.numel():
+        return float(distinct.diff().min()) ** 2 / 12 / float(exact.square().mean())
+    for kind, bits in ((torch.bfloat16, 8), (torch.float16, 11)):
+        if torch.equal(weights.to(kind).double(), exact):
+            return 2.0 ** (-2 * bits) / 3
+    return 0.0
+
+
+def _outcome(loss: float, unseen_loss: float, explained: bool, confidence: Float[Tensor, " m"]) -> Outcome:
     trusted = confidence >= 0.5
-    if unseen_loss <= RECOVERED_BELOW and bool(trusted.all()):
+    if explained and bool(trusted.all()):
         return Outcome.RECOVERED
     if bool(trusted.any()):
         return Outcome.PARTIAL

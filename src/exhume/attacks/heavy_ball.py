@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from exhume.attacks.problem import Problem, State, Step
 from exhume.attacks.retraction import to_norm
@@ -82,12 +84,15 @@ class HeavyBall:
             numbers = {"iteration": iteration, "passes": loss.passes}
             state = State({"candidates": candidates, "velocity": velocity}, numbers)
             converged = fit.loss <= self.tolerance
-            yield Step(iteration, candidates, fit.coefficients, fit.loss, converged, state)
+            yield Step(iteration, candidates, fit.loss, state)
             if converged or iteration == self.iterations:
                 return
             velocity = self.momentum * velocity + loss.gradient(fit, self.inactive_slope)
             candidates = to_norm(candidates - step_size * velocity, norm)
             fit = loss.fit(candidates)
+
+    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        return candidates
 
     def _start(self, problem: Problem) -> State:
         if problem.samples is None:

@@ -21,6 +21,22 @@ from exhume.attacks.split_step import split_move
 REFUSALS = 7
 
 
+@dataclass
+class Pace:
+    """What one iteration hands to the next, besides the candidates: refinement goes on from it as if never stopped."""
+
+    damping: float = 0.1
+    raise_by: float = 2.0
+    velocity: Float[Tensor, "m d"] | None = None
+
+    def accepted(self, gain: float, velocity: Float[Tensor, "m d"], floor: float) -> None:
+        self.damping = max(self.damping * max(1 / 3, 1 - (2 * min(gain, 1.0) - 1) ** 3), floor)
+        self.raise_by, self.velocity = 2.0, velocity
+
+    def refused(self) -> None:
+        self.damping, self.raise_by, self.velocity = self.damping * self.raise_by, self.raise_by * 2, None
+
+
 @dataclass(frozen=True)
 class Levenberg:
     """How candidates are refined.
@@ -34,48 +50,46 @@ class Levenberg:
     damping_floor: float = 1e-4
     stall: int = 10**9
     stall_factor: float = 0.9
-    grace: int = 0  # iterations before a stall is looked for
 
-    def refine(self, loss: SpanLoss, fit: Fit, norm: float, iterations: int, until: float = 0.0) -> Iterator[Fit]:
+    def refine(
+        self,
+        loss: SpanLoss,
+        fit: Fit,
+        norm: float,
+        iterations: int,
+        until: float = 0.0,
+        pace: Pace | None = None,
+    ) -> Iterator[Fit]:
         """Yields the fit after each accepted or refused step; the loss never rises. The last one is the result."""
-        damping, raise_by, refused = 0.1, 2.0, 0
-        velocity: Float[Tensor, "m d"] | None = None
-        history = [fit.loss]
+        pace = pace or Pace()
+        history, refused = [fit.loss], 0
         model: Model | None = None
         for _ in range(iterations):
             if fit.loss <= until or refused >= REFUSALS or not math.isfinite(fit.loss):
                 return
             model = model or linearise(loss, fit)
-            move, trial = self._try(loss, fit, model, norm, damping, velocity)
-            gain = (fit.loss - trial.loss) / max(move.predicted, 1e-30)
+            move, trial = self._try(loss, model, norm, pace)
             if trial.loss < fit.loss:
-                velocity = trial.candidates - fit.candidates
-                fit, model, raise_by, refused = trial, None, 2.0, 0
-                damping = max(damping * max(1 / 3, 1 - (2 * min(gain, 1.0) - 1) ** 3), self.damping_floor)
+                gain = (fit.loss - trial.loss) / max(move.predicted, 1e-30)
+                pace.accepted(gain, trial.candidates - fit.candidates, self.damping_floor)
+                fit, model, refused = trial, None, 0
             else:
-                velocity = None
-                damping, raise_by, refused = damping * raise_by, raise_by * 2, refused + 1
+                pace.refused()
+                refused += 1
             history.append(fit.loss)
             yield fit
-            if self._stalled(history):
+            if len(history) > self.stall and history[-1] > self.stall_factor * history[-1 - self.stall]:
                 return
 
-    def _stalled(self, history: list[float]) -> bool:
-        if len(history) <= max(self.stall, self.grace):
-            return False
-        return history[-1] > self.stall_factor * history[-1 - self.stall]
-
-    def _try(
-        self, loss: SpanLoss, fit: Fit, model: Model, norm: float, damping: float, velocity: Tensor | None
-    ) -> tuple[Move, Fit]:
+    def _try(self, loss: SpanLoss, model: Model, norm: float, pace: Pace) -> tuple[Move, Fit]:
         if self.products:
-            move = newton_move(loss, model, damping, self.products, self.forcing)
-            return move, _evaluate(loss, fit, move, norm)
-        move = split_move(loss, model, damping, velocity)
-        trial = _evaluate(loss, fit, move, norm)
-        if velocity is not None and not trial.loss < fit.loss:  # momentum may overshoot: then without it
-            move = split_move(loss, model, damping)
-            trial = _evaluate(loss, fit, move, norm)
+            move = newton_move(loss, model, pace.damping, self.products, self.forcing)
+            return move, _evaluate(loss, model.fit, move, norm)
+        move = split_move(loss, model, pace.damping, pace.velocity)
+        trial = _evaluate(loss, model.fit, move, norm)
+        if pace.velocity is not None and not trial.loss < model.fit.loss:  # momentum may overshoot: then without it
+            move = split_move(loss, model, pace.damping)
+            trial = _evaluate(loss, model.fit, move, norm)
         return move, trial
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, loss_on, split_rows
@@ -104,7 +105,8 @@ def run_attack(
                 break
         interrupted = over and interruption.asked
     assert step is not None, "a method yields at least its start"
-    found = _reconstruction(observation, split, problem, method, step, trace[-1], settings)
+    candidates = method.finish(problem, step.candidates) if over else step.candidates
+    found = _reconstruction(observation, split, problem, method, candidates, trace[-1], settings)
     if checkpoint and not over:
         checkpoint.unlink(missing_ok=True)
     return Attacked(found, trace, interrupted)
@@ -195,22 +197,22 @@ def _reconstruction(
     split: RowSplit,
     problem: Problem,
     method: Method,
-    step: Step,
+    candidates: Float[Tensor, "m d"],
     last: dict[str, float],
     settings: dict[str, Any],
 ) -> Reconstruction:
     # on all rows and without any help that the method may have used on the way: the published loss
-    final = problem.loss.to(step.candidates.dtype).fit(step.candidates)
+    final = problem.loss.to(candidates.dtype).fit(candidates)
     coefficients = final.coefficients * problem.loss.scale
-    unseen = loss_on(observation, split.used + split.steering, split.held_out, step.candidates, coefficients)
+    unseen = loss_on(observation, split.used + split.steering, split.held_out, candidates, coefficients)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
-        candidates=step.candidates.cpu(),
+        candidates=candidates.cpu(),
         coefficients=coefficients.cpu(),
         method=method.name,
-        certificate=certify(problem.loss, final, unseen, split),
+        certificate=certify(problem.loss, final, unseen, split, observation.weights),
         loss=final.loss,
-        iterations=step.iteration,
+        iterations=int(last["iteration"]),
         passes=last["passes"],
         seconds=last["seconds"],
         peak_memory_mb=peak,

@@ -48,13 +48,14 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One iterate. `coefficients` belong to the scaled weights of the loss; `notes` go to the trace as columns."""
+    """One iterate, and the state to go on from: its own, or that of the last point where going on is possible.
+
+    `notes` go to the trace as columns.
+    """
 
     iteration: int
     candidates: Float[Tensor, "m d"]
-    coefficients: Float[Tensor, "m k"]
     loss: float
-    converged: bool
     state: State
     notes: dict[str, float] = field(default_factory=dict)
 
@@ -78,3 +79,7 @@ class Method(Protocol):
         ...
 
     def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]: ...
+
+    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        """The candidates of a run that was stopped, made fit to be shown."""
+        ...

@@ -5,7 +5,9 @@ With g_k = v_k / std(v), the moment of the residual
     Σ_k r_k (g_k g_kᵀ − I)  →  c_2 Σ_i α_i u_i u_iᵀ      over the samples i that are still missing,
 
 so its eigenvectors of large |eigenvalue| point to them. Pure noise of the same size has eigenvalues up to about
-2 √d ||r||: what is beyond that edge is structure.
+2 √d ||r||: what is beyond that edge is structure. Where c_2 = 0 (tanh, erf, sigmoid) the moment is blind; there a pool
+of random rows is improved by the power method of the activation itself, x ← Σ_k r_k φ'(v_k·x) v_k, which climbs to rows
+whose features correlate with the residual.
 """
 
 import math
@@ -21,6 +23,7 @@ from exhume.attacks.span import SpanLoss
 from exhume.features.rows import blocks
 
 EDGE = 1.1
+POOL_EIGENVECTORS, POOL_RANDOM, POOL_STEPS = 8, 24, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,34 @@ def moment_proposals(loss: SpanLoss, residual: Float[Tensor, "k p"], norm: float
     values, vectors = torch.linalg.eigh(squares)
     edge = (EDGE * 2) ** 2 * d * float(residual.double().square().sum())
     return Proposals(to_norm(vectors.flip(1).T.to(residual.dtype).contiguous(), norm), int((values > edge).sum()))
+
+
+def pooled_proposals(
+    loss: SpanLoss, residual: Float[Tensor, "k p"], norm: float, generator: torch.Generator
+) -> Proposals:
+    """Rows whose features correlate with the residual, best first; those that point the same way are left out."""
+    eigenvectors = moment_proposals(loss, residual, norm).rows[:POOL_EIGENVECTORS]
+    pool = torch.cat([eigenvectors, random_rows(POOL_RANDOM, loss.features.d, norm, generator, residual)])
+    strongest = torch.linalg.svd(residual.double(), full_matrices=False).Vh[0].to(residual.dtype)
+    for _ in range(POOL_STEPS):
+        pool = to_norm(_climb(loss, pool, strongest), norm)
+    features = loss.features(pool)
+    scores = (features @ strongest).square() / features.square().sum(dim=1).clamp_min(1e-30)
+    cosines = (pool @ pool.T).abs() / norm**2
+    chosen: list[int] = []
+    for index in scores.argsort(descending=True).tolist():
+        if all(float(cosines[index, other]) < 0.7 for other in chosen):
+            chosen.append(index)
+    return Proposals(pool[chosen], len(chosen))
+
+
+def _climb(loss: SpanLoss, pool: Float[Tensor, "count d"], residual: Float[Tensor, " p"]) -> Float[Tensor, "count d"]:
+    """± Σ_k r_k φ'(v_k·x) v_k, with the sign of each row's correlation. Two passes."""
+    fit = loss.fit(pool)
+    with torch.no_grad():
+        slopes = loss.features.activation.derivative(fit.preactivations)
+    signs = torch.sign(fit.features @ residual)[:, None]
+    return signs * loss.pull_back(lambda block: slopes[:, block] * residual[block], pool)
 
 
 def random_rows(

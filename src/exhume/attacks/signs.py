@@ -3,6 +3,10 @@
 Once every x_i is known up to sign, φ(v·x) and φ(−v·x) together span the even part and the linear one: the regression of
 θ on both has one solution for m ≤ d, and the larger of the two coefficients tells the sign. For m > d it has many, and
 single flips are tried for as long as they lower the loss.
+
+An activation that is odd but for a constant (sigmoid) tells signs through that constant alone: φ(z) = c − φ(−z), so
+each flipped sample leaves its coefficient behind, and the flips must add up to the constant that is missing. That is
+one equation for all signs: it makes the fit exact, it does not identify them.
 """
 
 from dataclasses import dataclass
@@ -11,14 +15,27 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhume.activations import Activation
 from exhume.attacks.span import SpanLoss
 
 # by how much the other sign's coefficient must be larger before a candidate is turned
 _MARGIN = 1.5
+_HALF = 20  # 2^20 sums on each side
 
 
 def repair_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-    """The candidates with the signs that the weights speak for. Two passes."""
+    """The candidates with the signs that the weights speak for; unchanged where they say nothing."""
+    activation = loss.features.activation
+    if loss.features.bias is not None or activation.parity != "none":
+        return candidates
+    if activation.linear_plus_even:
+        return _repair_by_regression(loss, candidates)
+    if _constant_sum(activation) and len(loss.weights) == 1:
+        return _repair_by_constant(loss, candidates)
+    return candidates
+
+
+def _repair_by_regression(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
     products = _products_of_both_signs(loss, candidates)
     m, d = candidates.shape
     flipped = products.larger_coefficient() if m <= d else torch.zeros(m, dtype=torch.bool, device=candidates.device)
@@ -77,3 +94,50 @@ def _products_of_both_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) ->
         moments += exact @ loss.weights[:, block].double().T
     loss.count_passes(2)
     return _Products(gram, moments)
+
+
+def _constant_sum(activation: Activation) -> float:
+    """c where φ(z) + φ(−z) = c for all z, else 0."""
+    points = torch.linspace(0, 8, 33, dtype=torch.float64)
+    sums = activation.value(points) + activation.value(-points)
+    return float(sums.mean()) if float(sums.std()) < 1e-9 else 0.0
+
+
+def _repair_by_constant(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+    """Flips whose coefficients add up to the missing constant, the closest sum of up to 40 of them."""
+    m, p = len(candidates), loss.features.p
+    gram = torch.zeros(m + 1, m + 1, dtype=torch.float64, device=candidates.device)
+    moments = torch.zeros(m + 1, dtype=torch.float64, device=candidates.device)
+    for block, features in loss.features.feature_blocks(candidates):
+        ones = torch.ones(1, features.shape[1], dtype=torch.float64, device=candidates.device)
+        exact = torch.cat([features.double(), ones])
+        gram += exact @ exact.T
+        moments += exact @ loss.weights[0, block].double()
+    loss.count_passes(1)
+    solved = torch.linalg.lstsq(gram / p, (moments / p)[:, None], driver="gelsd").solution[:, 0].cpu()
+    missing = -float(solved[m]) / _constant_sum(loss.features.activation)
+    flipped = torch.zeros(m, dtype=torch.bool)
+    flipped[: 2 * _HALF] = _closest_subset(solved[: min(m, 2 * _HALF)], missing)
+    return torch.where(flipped.to(candidates.device)[:, None], -candidates, candidates)
+
+
+def _closest_subset(values: Float[Tensor, " m"], target: float) -> Bool[Tensor, " m"]:
+    """The subset whose sum is closest to the target, by meeting in the middle."""
+    left, right = values[: len(values) // 2], values[len(values) // 2 :]
+    left_sums, right_sums = _subset_sums(left), _subset_sums(right)
+    ordered, order = right_sums.sort()
+    wanted = target - left_sums
+    above = torch.searchsorted(ordered, wanted).clamp_max(len(ordered) - 1)
+    below = (above - 1).clamp_min(0)
+    nearest = torch.where((ordered[above] - wanted).abs() < (ordered[below] - wanted).abs(), above, below)
+    best = int((ordered[nearest] - wanted).abs().argmin())
+    chosen = int(order[nearest[best]])
+    bits = [bool(best >> i & 1) for i in range(len(left))] + [bool(chosen >> i & 1) for i in range(len(right))]
+    return torch.tensor(bits, dtype=torch.bool)
+
+
+def _subset_sums(values: Float[Tensor, " count"]) -> Float[Tensor, " subsets"]:
+    sums = values.new_zeros(1)
+    for value in values:
+        sums = torch.cat([sums, sums + value])
+    return sums

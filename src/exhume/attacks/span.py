@@ -77,6 +77,7 @@ class SpanLoss:
         root_mean_square = float(scaled.square().mean().sqrt())
         self.features = features
         self.scale = largest * root_mean_square
+        self.published = weights
         self.weights = (scaled / root_mean_square).to(dtype=dtype, device=device)
         self.energy = float(self.weights.double().square().sum())
         self.affine: AffinePart | None = None
@@ -87,6 +88,7 @@ class SpanLoss:
         part = object.__new__(SpanLoss)
         part.features = self.features if rows == self.features.p else self.features.part(0, rows)
         part.scale = self.scale
+        part.published = self.published[:, :rows]
         part.weights = self.weights[:, :rows]
         part.energy = float(part.weights.double().square().sum())
         part.affine = AffinePart(part.features, part.weights) if affine else None
@@ -96,9 +98,11 @@ class SpanLoss:
         return part
 
     def to(self, dtype: torch.dtype) -> "SpanLoss":
-        """The same loss in another precision; V is converted block by block."""
+        """The same loss in another precision, from the published weights; V is converted block by block."""
         converted = self.part(self.features.p)
-        converted.weights = self.weights.to(dtype)
+        if dtype != self.weights.dtype:
+            converted.weights = (self.published.double() / self.scale).to(dtype=dtype, device=self.weights.device)
+            converted.energy = float(converted.weights.double().square().sum())
         return converted
 
     def fit(self, candidates: Float[Tensor, "m d"]) -> Fit:

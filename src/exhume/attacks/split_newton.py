@@ -13,17 +13,19 @@ number grows by half, and each step is a split step with momentum: two passes.
 Only as many rows are used as the candidates need (`rows_a_number` for each of their m d numbers).
 """
 
+import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.levenberg import Levenberg
+from exhume.activations import hermite_coefficients
+from exhume.attacks.levenberg import Levenberg, Pace
 from exhume.attacks.problem import Problem, State, Step
-from exhume.attacks.proposals import capacity, moment_proposals, random_rows
+from exhume.attacks.proposals import capacity, moment_proposals, pooled_proposals, random_rows
 from exhume.attacks.pruning import cross_validated, removal_costs, without_copies
 from exhume.attacks.signs import repair_signs
 from exhume.attacks.span import Fit, SpanLoss
@@ -63,53 +65,70 @@ class SplitNewton:
             if search.iteration >= self.iterations:
                 return
 
+    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        """Signs, for a search that was stopped before it came to them."""
+        return repair_signs(problem.loss, candidates)
+
 
 class _Search:
-    """One run of the attack. Its state between two stages is all that a checkpoint needs."""
+    """One run of the attack, in units after each of which a checkpoint can be taken.
+
+    Everything that outlives a unit is in `_save`; random numbers follow from the unit's number.
+    """
 
     def __init__(self, method: SplitNewton, problem: Problem, resume: State | None) -> None:
         self.method, self.problem, self.loss = method, problem, problem.loss
         p, d = self.loss.features.p, self.loss.features.d
         self.dense = d <= method.dense_dim
+        self.blind = abs(float(hermite_coefficients(self.loss.features.activation, 2)[2])) < 1e-6
         limit = capacity(p, d, method.capacity)
         told = problem.samples
         self.cap = limit if told is None else told if self.dense else min(limit, max(told + 2, round(1.25 * told)))
-        self.phase, self.stage, self.iteration, self.rounds, self.failures = GROW, 0, 0, 0, 0
+        self.phase, self.unit, self.iteration, self.rounds, self.failures = GROW, 0, 0, 0, 0
+        self.growth = _Growth()
         self.candidates = torch.zeros(0, d, dtype=problem.dtype, device=problem.device)
-        self.floor_reached = False
+        self._parts: dict[tuple[int, bool], SpanLoss] = {}
         if resume is not None:
             self._restore(resume)
         self.boundary = self._save()
-        self._parts: dict[tuple[int, bool], SpanLoss] = {}
 
     # --- the plan
 
     def run(self) -> Iterator[Fit]:
-        stages = {GROW: self._grow, REGROW: self._regrow, PRUNE: self._prune, POLISH: self._polish}
+        units = {GROW: self._grow, REGROW: self._regrow, PRUNE: self._prune, POLISH: self._polish}
         while self.phase != DONE:
-            fit = yield from stages[self.phase]()
+            fit = yield from units[self.phase]()
             self.candidates = fit.candidates
-            self.stage += 1
+            self.unit += 1
             self._parts.clear()  # so that a resumed run does, and counts, the same
             self.boundary = self._save()
 
     def _grow(self) -> Fits:
-        fit = yield from self._grow_from(self.candidates, self.cap)
-        fit = yield from self._refine(fit, 40, stall=15)
-        done = fit.loss <= self.method.converged
-        self.phase = PRUNE if done else REGROW
+        """One stage of growth; when nothing is gained by another one, a last refinement."""
+        fit = self._fit(self.candidates) if len(self.candidates) else None
+        if fit is None or self.growth.goes_on(fit, self.cap, self.method.converged):
+            return (yield from self._stage(self.growth, fit, self.cap))
+        widest = capacity(self.loss.features.p, self.loss.features.d, 0.92)
+        if (
+            fit.loss > self.method.converged
+            and self.problem.samples is None
+            and len(fit.candidates) >= self.cap < widest
+        ):
+            self.cap = widest  # close to the counting limit the usual margin may be too narrow for all samples
+            return fit
+        if fit.loss > self.method.converged:
+            fit = yield from self._refine(fit, 40, stall=15)
+        self.phase = PRUNE if fit.loss <= self.method.converged else REGROW
         return fit
 
     def _regrow(self) -> Fits:
         """Drop the cheapest 15-65 %, grow again, keep what is better; a cap that fails often is raised by one."""
         loss = self._part(len(self.candidates))
         best = loss.fit(self.candidates)
-        generator = self._generator()
-        share = 0.15 + 0.5 * float(torch.rand(1, generator=generator))
+        share = 0.15 + 0.5 * float(torch.rand(1, generator=self._generator()))
         count = min(max(2, int(share * len(self.candidates))), len(self.candidates) - 1)
         kept = removal_costs(best, loss).argsort(descending=True)[: len(self.candidates) - count]
-        trial = yield from self._watching(best, self._grow_from(self.candidates[kept], self.cap))
-        trial = yield from self._watching(best, self._refine(trial, 40, stall=15))
+        trial = yield from self._watching(best, self._grow_again(self.candidates[kept]))
         self.rounds += 1
         better = cross_validated(self._part(len(trial.candidates)), trial) < cross_validated(loss, best)
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
@@ -130,7 +149,7 @@ class _Search:
                 fit = trial
         fit = yield from self._remove_cheap(fit)
         resisted = 0
-        while len(fit.candidates) > 1 and resisted < 2 and self.problem.samples != len(fit.candidates):
+        while len(fit.candidates) > max(1, resisted) and resisted < 2 and self.problem.samples != len(fit.candidates):
             loss = self._part(len(fit.candidates))
             order = removal_costs(fit, loss).argsort()
             keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
@@ -156,9 +175,7 @@ class _Search:
     def _polish(self) -> Fits:
         """Signs, then the published loss (no affine part) down to the floor."""
         loss = self._rows_for(len(self.candidates), self.method.rows_a_number)
-        candidates = self.candidates
-        if self.loss.features.activation.linear_plus_even and self.loss.features.bias is None:
-            candidates = repair_signs(loss, candidates)
+        candidates = repair_signs(loss, self.candidates)
         if self.method.exact:
             loss, candidates = loss.to(torch.float64), candidates.double()
         rule = Levenberg(40 if self.dense else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
@@ -172,40 +189,39 @@ class _Search:
 
     # --- its parts
 
-    def _grow_from(self, candidates: Float[Tensor, "m d"], cap: int) -> Fits:
-        fit = self._fit(candidates) if len(candidates) else None
-        best, since = float("inf"), 0
-        while fit is None or (
-            len(fit.candidates) < cap and fit.loss > self.method.converged and since <= max(4, len(fit.candidates) // 6)
-        ):
+    def _stage(self, growth: "_Growth", fit: Fit | None, cap: int) -> Fits:
+        """Adds candidates and refines all of them; a stage that pays is repeated before more are added."""
+        if fit is None or not growth.paying:
             new = self._propose(fit, cap)
-            grown = new if fit is None else torch.cat([fit.candidates, new])
-            fit = yield from self._stage(self._fit(grown))
-            score = cross_validated(self._part(len(fit.candidates)), fit)
-            since = 0 if score < 0.99 * best else since + len(new)
-            best = min(best, score)
+            fit = self._fit(new if fit is None else torch.cat([fit.candidates, new]))
+            growth.added, growth.pace = len(new), Pace()
+        before = fit.loss
+        stall = 8 if self.dense else 10**9
+        fit = yield from self._refine(fit, self.method.stage_iterations, stall, growth.pace)
+        growth.paying = not self.dense and fit.loss < before / 8
+        growth.judge(cross_validated(self._part(len(fit.candidates)), fit))
         return fit
+
+    def _grow_again(self, candidates: Float[Tensor, "m d"]) -> Fits:
+        fit, growth = self._fit(candidates), _Growth()
+        while growth.goes_on(fit, self.cap, self.method.converged):
+            fit = yield from self._stage(growth, fit, self.cap)
+        return (yield from self._refine(fit, 40, stall=15))
 
     def _propose(self, fit: Fit | None, cap: int) -> Float[Tensor, "count d"]:
         m = 0 if fit is None else len(fit.candidates)
         if not self.dense:
-            told = self.problem.samples is not None
-            count = cap - m if told else max(8, min(cap - m, m // 2))
-            return random_rows(
-                min(count, cap - m), self.loss.features.d, self.problem.norm, self._generator(m), self.candidates
-            )
+            count = cap - m if self.problem.samples is not None else min(cap - m, max(8, m // 2))
+            generator = self._generator(m)
+            return random_rows(count, self.loss.features.d, self.problem.norm, generator, self.candidates)
         loss = self._part(max(m, 1))
         residual = loss.bare_residual() if fit is None else fit.residual
-        found = moment_proposals(loss, residual, self.problem.norm)
+        if self.blind:
+            found = pooled_proposals(loss, residual, self.problem.norm, self._generator(m))
+        else:
+            found = moment_proposals(loss, residual, self.problem.norm)
         most = max(1, cap // 2) if fit is None else min(cap - m, max(1, int(self.method.growth * m)))
         return found.rows[: max(1, min(most, found.outside))]
-
-    def _stage(self, fit: Fit) -> Fits:
-        """Refinement after candidates were added: a few iterations, or for as long as they pay (split steps)."""
-        if self.dense:
-            return (yield from self._refine(fit, self.method.stage_iterations, stall=8))
-        stage = self.method.stage_iterations
-        return (yield from self._refine(fit, 8 * stage, stall=5, stall_factor=0.5, grace=stage))
 
     def _refit(self, candidates: Float[Tensor, "m d"]) -> Fits:
         """Refinement after candidates were removed: patient where iterations are cheap, quick to judge where not."""
@@ -214,12 +230,12 @@ class _Search:
             return (yield from self._refine(fit, 60, stall=8))
         return (yield from self._refine(fit, 60, stall=3, stall_factor=0.5))
 
-    def _refine(self, fit: Fit, iterations: int, stall: int, stall_factor: float = 0.9, grace: int = 0) -> Fits:
-        products = 10 if self.dense else 0
-        floor = 1e-4 if self.dense else 1e-3
-        rule = Levenberg(products, damping_floor=floor, stall=stall, stall_factor=stall_factor, grace=grace)
+    def _refine(
+        self, fit: Fit, iterations: int, stall: int, pace: Pace | None = None, stall_factor: float = 0.9
+    ) -> Fits:
+        rule = Levenberg(10 if self.dense else 0, 0.1, 1e-4 if self.dense else 1e-3, stall, stall_factor)
         loss = self._part(len(fit.candidates))
-        for refined in rule.refine(loss, fit, self.problem.norm, iterations, until=self.method.converged):
+        for refined in rule.refine(loss, fit, self.problem.norm, iterations, self.method.converged, pace):
             fit = refined
             self.iteration += 1
             yield fit
@@ -240,61 +256,87 @@ class _Search:
     def _part(self, m: int) -> SpanLoss:
         """The loss on as many rows as m candidates need, with the affine part where that is affordable."""
         growing = self.dense and self.phase in (GROW, REGROW)
-        return self._rows_for(
-            m, self.method.growing_rows_a_number if growing else self.method.rows_a_number, self.dense
-        )
+        number = self.method.growing_rows_a_number if growing else self.method.rows_a_number
+        return self._rows_for(m, number, self.dense)
 
     def _rows_for(self, m: int, rows_a_number: float, affine: bool = False) -> SpanLoss:
         p, d = self.loss.features.p, self.loss.features.d
-        needed = rows_a_number * d * max(m, 8)
-        rows = min(p, -(-int(needed) // 1024) * 1024)
-        key = (rows, affine)
-        if key not in self._parts:
-            self._parts = {kept: part for kept, part in self._parts.items() if kept[0] >= rows // 2}
-            part = self.loss.part(rows, affine)
-            self._parts[key] = part
-        return self._parts[key]
+        rows = min(p, math.ceil(rows_a_number * d * max(m, 8) / 1024) * 1024)
+        if (rows, affine) not in self._parts:
+            self._parts[rows, affine] = self.loss.part(rows, affine)
+        return self._parts[rows, affine]
 
     def _hopeless(self, best: Fit) -> bool:
         """Enough rounds; fewer where the residual has no structure left, as with noise on the weights."""
         if self.rounds >= self.method.rounds:
             return True
-        if self.failures < 3 or not self.dense:
+        if not self.dense:
             return self.failures >= 8
+        if self.failures < 6:
+            return False
         loss = self._part(len(best.candidates))
-        return moment_proposals(loss, best.residual, self.problem.norm).outside == 0 and self.failures >= 6
+        return moment_proposals(loss, best.residual, self.problem.norm).outside == 0
 
     def _generator(self, m: int = 0) -> torch.Generator:
-        """A stream for each stage and number of candidates, so that a resumed run draws what it would have drawn."""
-        return self.problem.generator(self.stage * 100_003 + m)
+        return self.problem.generator(self.unit * 100_003 + m)
 
     # --- what others see
 
     def step(self, fit: Fit) -> Step:
-        return Step(
-            self.iteration,
-            fit.candidates,
-            fit.coefficients,
-            fit.loss,
-            self.phase == DONE or fit.loss <= self.method.converged,
-            self.boundary,
-            {"candidates": len(fit.candidates), "phase": self.phase},
-        )
+        notes: dict[str, float] = {"candidates": len(fit.candidates), "phase": self.phase}
+        return Step(self.iteration, fit.candidates, fit.loss, self.boundary, notes)
 
     def _save(self) -> State:
-        numbers: dict[str, float] = {
-            "phase": self.phase,
-            "stage": self.stage,
-            "iteration": self.iteration,
-            "rounds": self.rounds,
-            "failures": self.failures,
-            "cap": self.cap,
-            "passes": self.loss.passes,
-        }
-        return State({"candidates": self.candidates}, numbers)
+        tensors = {"candidates": self.candidates}
+        if self.growth.pace.velocity is not None:
+            tensors["velocity"] = self.growth.pace.velocity
+        numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
+        return State(tensors, {**numbers, **self.growth.numbers(), "passes": self.loss.passes})
 
     def _restore(self, state: State) -> None:
         self.candidates = state.tensors["candidates"].to(self.problem.device)
+        self.growth = _Growth.restored(state.numbers, state.tensors.get("velocity"))
         self.loss.counter.total = state.numbers["passes"]
-        for name in ("phase", "stage", "iteration", "rounds", "failures", "cap"):
+        for name in _COUNTERS:
             setattr(self, name, int(state.numbers[name]))
+
+
+_COUNTERS = ("phase", "unit", "iteration", "rounds", "failures", "cap")
+
+
+@dataclass
+class _Growth:
+    """Whether adding candidates still pays."""
+
+    best: float = math.inf
+    since: int = 0  # candidates added since the cross-validated loss last fell
+    added: int = 0
+    paying: bool = False  # the last stage made the loss fall so much that it is repeated
+    pace: Pace = field(default_factory=Pace)
+
+    def judge(self, score: float) -> None:
+        self.since = 0 if score < 0.99 * self.best else self.since + self.added
+        self.best = min(self.best, score)
+
+    def goes_on(self, fit: Fit, cap: int, converged: float) -> bool:
+        if fit.loss <= converged:
+            return False
+        m = len(fit.candidates)
+        return self.paying or (m < cap and self.since <= max(4, m // 6))
+
+    def numbers(self) -> dict[str, float]:
+        best = -1.0 if math.isinf(self.best) else self.best  # JSON has no infinity
+        return {
+            "best": best,
+            "since": self.since,
+            "added": self.added,
+            "paying": int(self.paying),
+            "damping": self.pace.damping,
+            "raise_by": self.pace.raise_by,
+        }
+
+    @classmethod
+    def restored(cls, numbers: dict[str, float], velocity: Tensor | None) -> "_Growth":
+        best = math.inf if numbers["best"] < 0 else numbers["best"]
+        pace = Pace(numbers["damping"], numbers["raise_by"], velocity)
+        return cls(best, int(numbers["since"]), int(numbers["added"]), bool(numbers["paying"]), pace)

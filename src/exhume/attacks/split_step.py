@@ -54,16 +54,17 @@ def _solve_inside(
     scale = loss.features.p / rows
     damped = (damping * model.curvatures).to(dtype)[:, None]
     gram_inverse = fit.gram_inverse.to(dtype)
+    places = fit.candidates @ basis  # norms are kept: only moves across each candidate count, inside S as well
 
     def times(inner: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
         moved = weights.T @ (slopes * (inner @ coordinates)) + change.T @ features
         bent = scale * (slopes * (weights @ moved)) @ coordinates.T + damped * inner
-        return bent, scale * (features @ moved.T)
+        return tangent(bent, places), scale * (features @ moved.T)
 
     inner = torch.zeros(m, basis.shape[1], dtype=dtype, device=basis.device)
     change = torch.zeros_like(weights)
     left = (model.descent @ basis, torch.zeros_like(weights))
-    conditioned = (inverse @ left[0], gram_inverse @ left[1])
+    conditioned = (tangent(inverse @ left[0], places), gram_inverse @ left[1])
     direction = conditioned
     product = first = _dot(left, conditioned)
     for _ in range(INNER_PRODUCTS):
@@ -73,7 +74,7 @@ def _solve_inside(
         length = product / _dot(direction, image)
         inner, change = inner + length * direction[0], change + length * direction[1]
         left = (left[0] - length * image[0], left[1] - length * image[1])
-        conditioned = (inverse @ left[0], gram_inverse @ left[1])
+        conditioned = (tangent(inverse @ left[0], places), gram_inverse @ left[1])
         new = _dot(left, conditioned)
         if not new > INNER_TOLERANCE * first:
             break
@@ -86,6 +87,7 @@ def _solve_inside(
 def _coordinates(loss: SpanLoss, model: Model, basis: Float[Tensor, "d s"], rows: int) -> Float[Tensor, "s rows"]:
     """u_k = Qᵀ v_k for the first rows: from Z where S is smaller than the space, from V itself where it is not."""
     if basis.shape[0] == basis.shape[1]:
+        loss.counter.total += rows / loss.counter.all_rows
         return loss.features.part(0, rows).products(basis.T)
     preactivations = model.fit.preactivations[:, :rows]
     if loss.features.bias is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume.cli import attack, data, demo, evaluate, gauge, report, runs, train
+from exhume.cli import attack, bench, data, demo, evaluate, gauge, report, runs, train
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
 from exhume.version import VERSION
@@ -29,6 +29,7 @@ app.command("attack")(attack.attack)
 app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
+app.command("bench")(bench.bench)
 app.add_typer(data.app, name="data")
 
 

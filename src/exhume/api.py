@@ -1,0 +1,60 @@
+"""What a user of the library calls."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume import observation as observations
+from exhume.activations import activation as named_activation
+from exhume.attacks.choice import choose_method, tell
+from exhume.attacks.loop import Limits, Progress, run_attack
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import HeldRows
+from exhume.metrics.errors import Evaluation
+from exhume.metrics.errors import evaluate as evaluate_rows
+from exhume.observation import Knowledge, Observation
+from exhume.reconstruction import Reconstruction
+
+
+def load_observation(path: str | Path) -> Observation:
+    """The observation of a run folder, or of an observation file."""
+    path = Path(path)
+    return observations.load_observation(path / "observation.safetensors" if path.is_dir() else path)
+
+
+def observe_features(
+    rows: Float[Tensor, "p d"],
+    weights: Float[Tensor, "*k p"],
+    activation: str,
+    bias: Float[Tensor, " p"] | None = None,
+    knowledge: Knowledge | None = None,
+) -> Observation:
+    """Weights θ of a model φ(Vx + b)·θ whose features V (and bias b) are known; one row of weights an output."""
+    features = RidgeFeatures(HeldRows(rows), named_activation(activation), bias)
+    return Observation(features, torch.atleast_2d(weights), knowledge or Knowledge())
+
+
+def reconstruct(
+    observation: Observation,
+    *,
+    method: str = "auto",
+    samples: int | None = None,
+    seed: int = 0,
+    budget_seconds: float = math.inf,
+    memory_bytes: int | None = None,
+    watch: Callable[[Progress], None] | None = None,
+) -> Reconstruction:
+    """Recovers the training inputs from the weights. Their number is found unless `samples` tells it."""
+    chosen = choose_method(method)
+    limits = Limits(budget_seconds, memory_bytes)
+    told = tell(observation, chosen, samples)
+    return run_attack(told, chosen, seed=seed, limits=limits, watch=watch).reconstruction
+
+
+def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:
+    """A reconstruction held against the true inputs."""
+    return evaluate_rows(samples, found.candidates.to(samples.dtype), seed=seed)
