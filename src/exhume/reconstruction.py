@@ -91,6 +91,7 @@ class Reconstruction:
             "held_out_loss": self.held_out_loss,
             "held_out_rows": self.certificate.held_out_rows,
             "samples_found": len(self.candidates),
+            "samples_trusted": sum(value >= 0.5 for value in self.certificate.confidence),
             "iterations": self.iterations,
             "passes": self.passes,
             "seconds": round(self.seconds, 3),

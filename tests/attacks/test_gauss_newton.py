@@ -172,9 +172,7 @@ def test_the_metric_is_its_formula(name: str, k: int) -> None:
 
 @pytest.mark.parametrize("p", [800, 12_800])
 @pytest.mark.parametrize(("name", "k"), [("relu", 1), ("tanh", 1), ("gelu", 2)])
-def test_across_the_span_the_curvature_is_the_metric_within_marchenko_pasturs_spread(
-    name: str, k: int, p: int
-) -> None:
+def test_across_the_span_the_curvature_is_the_metric_within_marchenko_pasturs_spread(name: str, k: int, p: int) -> None:
     """||M^-1/2 H M^-1/2 − I|| is about 2 √q + q, q = m (d − m) / p: checked within a factor 2 both ways."""
     d = 12
     loss, candidates = loss_of(name, k, p=p, d=d), candidates_of(d=d)

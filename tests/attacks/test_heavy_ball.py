@@ -30,7 +30,17 @@ def problem_of(name: str = "relu", norm: float = D**0.5, samples: int | None = N
     true = to_norm(torch.randn(N, D, generator=stream, dtype=torch.float64), norm)
     weights = torch.randn(1, N, generator=stream, dtype=torch.float64) @ features(true)
     loss = SpanLoss(features, weights, torch.float64)
-    return Problem(loss, norm, samples, seed, lambda _: None, torch.float64, torch.device("cpu"))
+    return Problem(
+        loss=loss,
+        coarse=loss,
+        norm=norm,
+        samples=samples,
+        image_shape=None,
+        seed=seed,
+        steering_loss=lambda _: None,
+        dtype=torch.float64,
+        device=torch.device("cpu"),
+    )
 
 
 def dense_descent(problem: Problem, start: Tensor, step_size: float, momentum: float, steps: int) -> Tensor:
@@ -88,7 +98,6 @@ def test_the_start_is_uniform_on_the_sphere_and_depends_on_the_seed_alone() -> N
 def test_it_counts_from_0_and_stops_at_the_limit() -> None:
     steps = iterates(HeavyBall(iterations=7, tolerance=0.0), problem_of())
     assert [step.iteration for step in steps] == list(range(8))
-    assert not any(step.converged for step in steps)
 
 
 def test_it_stops_at_the_first_loss_within_the_tolerance() -> None:
@@ -97,7 +106,7 @@ def test_it_stops_at_the_first_loss_within_the_tolerance() -> None:
     first = next(step.iteration for step in free if step.loss <= tolerance)
     assert 0 < first < 60
     steps = iterates(HeavyBall(iterations=60, tolerance=tolerance), problem_of())
-    assert [step.converged for step in steps] == [False] * first + [True]
+    assert [step.loss <= tolerance for step in steps] == [False] * first + [True]
 
 
 def test_a_step_is_two_passes() -> None:
@@ -135,7 +144,10 @@ def test_a_tiny_victim_is_recovered_in_float32(seed: int) -> None:
     assert found.candidates.dtype == torch.float32
     assert reconstruction_error(data.inputs, found.inputs) < 0.05
     assert found.loss <= 1e-7
-    assert found.outcome is Outcome.RECOVERED
+    assert found.outcome is Outcome.PARTIAL, "the published attack stops before nothing is left to explain"
+    assert found.held_out_loss is not None
+    assert found.held_out_loss < 1e-6
+    assert min(found.certificate.confidence) > 0.9
 
 
 @pytest.mark.parametrize(("d", "step"), [(1, 20), (30, 20), (100, 20), (3072, 2000), (12_288, 8000)])

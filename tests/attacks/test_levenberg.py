@@ -1,5 +1,4 @@
 import itertools
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,8 +8,8 @@ from torch import Tensor
 
 from exhume.activations import activation
 from exhume.attacks import levenberg
-from exhume.attacks.gauss_newton import Move, linearise
-from exhume.attacks.levenberg import REFUSALS, Levenberg
+from exhume.attacks.gauss_newton import Move
+from exhume.attacks.levenberg import REFUSALS, Levenberg, Pace
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.span import Fit, SpanLoss
 from exhume.attacks.split_step import split_move
@@ -41,7 +40,7 @@ def refined(loss: SpanLoss, start: Tensor, rule: Levenberg, iterations: int, unt
     return [fit, *rule.refine(loss, fit, NORM, iterations, until)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.integers(0, 1000),
     st.sampled_from(["relu", "tanh", "gelu", "softplus", "relu+tanh", "sigmoid"]),
@@ -97,16 +96,37 @@ def test_it_yields_once_an_iteration(iterations: int) -> None:
     assert len(refined(loss, start, Levenberg(0), iterations)) == 1 + iterations
 
 
-@pytest.mark.parametrize(("stall", "grace", "expected"), [(3, 0, 3), (3, 7, 7), (5, 2, 5)])
-def test_a_stall_is_looked_for_after_the_grace_over_as_many_iterations_as_told(
-    stall: int, grace: int, expected: int
-) -> None:
+@pytest.mark.parametrize("stall", [1, 3, 7])
+def test_a_stall_is_looked_for_over_as_many_iterations_as_told(stall: int) -> None:
     loss, start = problem("tanh", away=1.0)
     # no fall is enough: the first look ends it
-    always = Levenberg(0, stall=stall, stall_factor=0.0, grace=grace)
-    assert len(refined(loss, start, always, 30)) == 1 + expected
-    never = Levenberg(0, stall=stall, stall_factor=float("inf"), grace=grace)
-    assert len(refined(loss, start, never, 12)) == 13
+    assert len(refined(loss, start, Levenberg(0, stall=stall, stall_factor=0.0), 30)) == 1 + stall
+    # any is enough
+    assert len(refined(loss, start, Levenberg(0, stall=stall, stall_factor=float("inf")), 12)) == 13
+
+
+@pytest.mark.parametrize("products", [0, 5])
+def test_with_its_pace_a_refinement_goes_on_as_if_it_had_never_stopped(products: int) -> None:
+    loss, start = problem("relu+tanh", away=1.0)
+    whole = refined(loss, start, Levenberg(products), 10)
+    for stop in range(1, 10):
+        pace = Pace()
+        first = list(Levenberg(products).refine(loss, loss.fit(start), NORM, stop, pace=pace))
+        second = list(Levenberg(products).refine(loss, first[-1], NORM, 10 - stop, pace=pace))
+        assert [fit.loss for fit in first + second] == [fit.loss for fit in whole[1:]]
+        assert torch.equal(second[-1].candidates, whole[-1].candidates)
+
+
+def test_a_good_step_lowers_the_damping_by_at_most_3_and_never_below_the_floor() -> None:
+    pace, step = Pace(), torch.zeros(N, D)
+    dampings = [pace.damping]
+    for gain in (1.0, 0.9, 5.0, 1.0, 1.0, 1.0):
+        pace.accepted(gain, step, floor=1e-3)
+        dampings.append(pace.damping)
+    assert dampings[-1] == 1e-3
+    assert all(1 <= earlier / later <= 3.001 for earlier, later in itertools.pairwise(dampings))
+    pace.accepted(0.01, step, floor=1e-3)
+    assert pace.damping > 1e-3, "a step that gained far less than promised raises it"
 
 
 def test_a_run_that_still_falls_is_not_stalled_and_one_on_a_plateau_is() -> None:
@@ -156,28 +176,22 @@ def test_from_near_the_truth_it_converges_to_the_rounding_of_float64(name: str, 
     assert fit.loss <= 1e-26
 
 
-def iterations_of(step: Callable[[Fit, Tensor | None], Fit], fit: Fit) -> int:
-    velocity = None
-    for count in range(400):
-        if fit.loss <= 1e-16:
-            return count
-        moved = step(fit, velocity)
-        velocity, fit = moved.candidates - fit.candidates, moved
-    return 400
+@pytest.mark.parametrize("name", ["relu", "tanh", "gelu"])
+def test_momentum_needs_fewer_iterations_near_the_solution(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In theory (√q)^t instead of (2√q / (1 + q))^t with q = 1/4: half of the iterations."""
+    d, n, p = 30, 6, 720
+    features = RidgeFeatures(hold(DrawnRows(1, p, d), dtype=torch.float64), activation(name))
+    samples = to_norm(normal(n, d, seed=1), d**0.5)
+    coefficients = torch.tensor([[1.0, -0.7, 0.5, -1.2, 0.8, 0.9]], dtype=torch.float64)
+    loss = SpanLoss(features, coefficients @ features(samples), torch.float64)
+    start = loss.fit(to_norm(samples + 0.05 * normal(n, d, seed=2), d**0.5))
 
+    def iterations() -> int:
+        return len(list(Levenberg(0, damping_floor=1e-4).refine(loss, start, d**0.5, 150, until=1e-16)))
 
-@pytest.mark.parametrize("name", ["relu", "tanh"])
-def test_momentum_needs_fewer_iterations_near_the_solution(name: str) -> None:
-    loss, start = problem(name, away=0.02, p=4 * D * N)
-
-    def plain(fit: Fit, velocity: Tensor | None) -> Fit:
-        move = split_move(loss, linearise(loss, fit), 1e-6)
-        return loss.fit(to_norm(fit.candidates + move.change, NORM))
-
-    def pushed(fit: Fit, velocity: Tensor | None) -> Fit:
-        move = split_move(loss, linearise(loss, fit), 1e-6, velocity)
-        return loss.fit(to_norm(fit.candidates + move.change, NORM))
-
-    fit = loss.fit(start)
-    without, using = iterations_of(plain, fit), iterations_of(pushed, fit)
-    assert using < 0.8 * without < 320
+    pushed = iterations()
+    monkeypatch.setattr(
+        levenberg, "split_move", lambda loss, model, damping, velocity=None: split_move(loss, model, damping)
+    )
+    plain = iterations()
+    assert pushed < 0.75 * plain < 0.75 * 150

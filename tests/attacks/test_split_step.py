@@ -49,7 +49,9 @@ def exact_inside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("exact_inside")
 @pytest.mark.parametrize("p", [1000, 16_000])
-@pytest.mark.parametrize(("name", "bias", "k"), [*((name, bias, 1) for name in NAMES for bias in (0, 1)), ("gelu", 0, 2)])
+@pytest.mark.parametrize(
+    ("name", "bias", "k"), [*((name, bias, 1) for name in NAMES for bias in (0, 1)), ("gelu", 0, 2)]
+)
 def test_below_d_candidates_the_move_is_the_dense_one_up_to_the_root_of_md_over_p(
     name: str, bias: int, k: int, p: int
 ) -> None:
@@ -61,7 +63,9 @@ def test_below_d_candidates_the_move_is_the_dense_one_up_to_the_root_of_md_over_
 
 @pytest.mark.usefixtures("exact_inside")
 @pytest.mark.parametrize(("m", "d"), [(6, 6), (8, 5)])
-@pytest.mark.parametrize(("name", "bias", "k"), [*((name, bias, 1) for name in NAMES for bias in (0, 1)), ("gelu", 0, 2)])
+@pytest.mark.parametrize(
+    ("name", "bias", "k"), [*((name, bias, 1) for name in NAMES for bias in (0, 1)), ("gelu", 0, 2)]
+)
 def test_from_d_candidates_on_the_move_is_the_dense_one(name: str, bias: int, k: int, m: int, d: int) -> None:
     loss, model = model_of(name, m, d, 600, bool(bias), k)
     dense = newton_move(loss, model, 0.1, products=300, forcing=1e-12)

@@ -29,7 +29,7 @@ def found(m: int = 3, d: int = 8) -> Reconstruction:
         candidates=torch.randn(m, d, generator=torch.Generator().manual_seed(0)),
         coefficients=torch.ones(m, 1),
         method="heavy-ball",
-        certificate=Certificate(Outcome.PARTIAL, 0.01, 3),
+        certificate=Certificate(Outcome.PARTIAL, 0.01, 3, ()),
         loss=0.5,
         iterations=2,
         passes=5.0,

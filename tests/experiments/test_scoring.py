@@ -25,7 +25,7 @@ def found(candidates: torch.Tensor) -> Reconstruction:
         candidates=candidates,
         coefficients=torch.ones(len(candidates), 1),
         method="by hand",
-        certificate=Certificate(Outcome.PARTIAL, None, 0),
+        certificate=Certificate(Outcome.PARTIAL, None, 0, ()),
         loss=0.0,
         iterations=0,
         passes=0.0,

@@ -61,7 +61,7 @@ def make_run(trained: dict[str, Path], tmp_path: Path) -> MakeRun:
             candidates=rows,
             coefficients=alpha.float()[:, None],
             method="heavy-ball",
-            certificate=Certificate(outcome, held_out_loss, 0 if held_out_loss is None else 3),
+            certificate=Certificate(outcome, held_out_loss, 0 if held_out_loss is None else 3, ()),
             loss=1e-9,
             iterations=999,
             passes=1999.0,

@@ -72,7 +72,7 @@ def expected_errors(loss: SpanLoss, fit: Fit, unseen_loss: float) -> Float[Tenso
     """sqrt(H [M⁻¹]_ii): the distance to the truth, over √d, that the unexplained part lets expect."""
     curvature = metric(loss, fit)
     scale = curvature.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-    balanced = torch.linalg.pinv(curvature * scale[:, None] * scale, rtol=1e-12, hermitian=True)
+    balanced = torch.linalg.inv(curvature * scale[:, None] * scale + 1e-12 * torch.eye(len(scale)).to(scale))
     return (unseen_loss * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
 
 

@@ -10,14 +10,24 @@ METHODS = ("auto", "split-newton", "heavy-ball")
 
 
 def choose_method(
-    name: str, *, step_size: float | None = None, inactive_slope: float = 0.0, iterations: int | None = None
+    name: str,
+    *,
+    step_size: float | None = None,
+    inactive_slope: float = 0.0,
+    iterations: int | None = None,
+    exact: bool = False,
 ) -> Method:
+    """The method of that name; options that it does not have are refused rather than ignored."""
     if name not in METHODS:
         raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
     if name == "heavy-ball":
+        if exact:
+            raise UsageError("expected --exact with --method split-newton, found heavy-ball")
         limit = HeavyBall.iterations if iterations is None else iterations
         return HeavyBall(step_size=step_size, inactive_slope=inactive_slope, iterations=limit)
-    return SplitNewton(iterations=SplitNewton.iterations if iterations is None else iterations)
+    if step_size is not None or inactive_slope != 0:
+        raise UsageError("expected --step and --inactive-slope with --method heavy-ball, found split-newton")
+    return SplitNewton(iterations=SplitNewton.iterations if iterations is None else iterations, exact=exact)
 
 
 def tell(observation: Observation, method: Method, samples: int | None) -> Observation:

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.span import Fit, SpanLoss
+from exhume.features.rows import blocks
 
 # shares of the mean curvature added where a candidate has none of its own (a coefficient near zero)
 _FLOOR = 1e-6
@@ -105,7 +106,10 @@ def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, for
         if not product > 0:
             break
         image = curve(loss, model, direction) + weight * direction
-        length = product / float((direction * image).sum())
+        bend = float((direction * image).sum())
+        if not bend > 0:  # flat, or underflow
+            break
+        length = product / bend
         solution, left = solution + length * direction, left - length * image
         conditioned = tangent(inverse @ left, candidates)
         new = float((left * conditioned).sum())
@@ -125,6 +129,10 @@ def tangent(directions: Float[Tensor, "m d"], candidates: Float[Tensor, "m d"]) 
 
 
 def mean_square(loss: SpanLoss) -> float:
-    """E[v_j²], from one block of rows: a scale for the damping, no more."""
+    """E[v_j²], from the first block of rows that are not all zero: a scale, no more."""
     rows = loss.features.rows
-    return float(rows.block(0, min(rows.p, rows.block_rows, 4096)).double().square().mean())
+    for block in blocks(rows, min(rows.block_rows, 4096)):
+        mean = float(rows.block(block.start, block.stop).double().square().mean())
+        if mean > 0:
+            return mean
+    return 1.0

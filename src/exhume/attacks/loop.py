@@ -70,19 +70,22 @@ def run_attack(
     limits: Limits | None = None,
     held_out: float = HELD_OUT_FRACTION,
     dtype: torch.dtype = torch.float32,
+    products: torch.dtype | None = None,
     device: torch.device | str = "cpu",
     watch: Callable[[Progress], None] | None = None,
     checkpoint: Path | None = None,
 ) -> Attacked:
     """Runs a method on an observation until it converges or a limit is reached.
 
+    `products=torch.bfloat16` lets a method take its products with V in that precision until the end phase.
+
     With `checkpoint`, the state is saved there every now and then, and an attack with the same settings continues from
     it; the file is removed when the attack has ended by itself.
     """
     limits = limits or Limits()
     split = split_rows(observation.features.p, held_out)
-    problem = _problem(observation, method, split, seed, limits, dtype, torch.device(device))
-    settings = _settings(method, observation, seed, held_out, dtype)
+    problem = _problem(observation, method, split, seed, limits, dtype, products or dtype, torch.device(device))
+    settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
     saved = load_checkpoint(checkpoint, settings) if checkpoint else None
     trace = _trace_until(saved)
     earlier_seconds = trace[-1]["seconds"] if trace else 0.0
@@ -119,6 +122,7 @@ def _problem(
     seed: int,
     limits: Limits,
     dtype: torch.dtype,
+    products: torch.dtype,
     device: torch.device,
 ) -> Problem:
     room = _rows_that_fit(observation.d, dtype, limits.memory_bytes)
@@ -127,13 +131,14 @@ def _problem(
     if not isinstance(features.rows, HeldRows) and used <= room:
         features = replace(features, rows=hold(features.rows, device, dtype))
     loss = SpanLoss(features, observation.weights[:, :used], dtype, device)
+    coarse = loss if products == dtype else loss.with_rows(hold(features.rows, device, products))
 
     def steering_loss(candidates: Tensor) -> float | None:
         coefficients = loss.fit(candidates).coefficients * loss.scale
         return loss_on(observation, split.used, split.steering, candidates, coefficients)
 
     norm = observation.knowledge.norm or math.sqrt(observation.d)
-    return Problem(loss, norm, observation.knowledge.samples, seed, steering_loss, dtype, device)
+    return Problem(loss, coarse, norm, observation.knowledge.samples, seed, steering_loss, dtype, device)
 
 
 def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None) -> int:
@@ -151,7 +156,7 @@ def _trace_until(saved: Checkpoint | None) -> list[dict[str, float]]:
 
 
 def _settings(
-    method: Method, observation: Observation, seed: int, held_out: float, dtype: torch.dtype
+    method: Method, observation: Observation, seed: int, held_out: float, dtype: torch.dtype, products: torch.dtype
 ) -> dict[str, Any]:
     assert is_dataclass(method)
     assert not isinstance(method, type)
@@ -162,6 +167,7 @@ def _settings(
         "seed": seed,
         "held_out": held_out,
         "dtype": str(dtype).removeprefix("torch."),
+        "products": str(products).removeprefix("torch."),
         "observation": _fingerprint(observation),
     }
 

@@ -21,11 +21,13 @@ from exhume.attacks.span import SpanLoss
 class Problem:
     """The projected loss on the rows that the attack may use, and what the attacker knows besides.
 
+    `coarse` is the same loss with V in bfloat16 where products in it were asked for, otherwise `loss` itself.
     `steering_loss(candidates)` is their loss on weights that are not fitted and not those of the verdict either: to
     choose between results. None where there are too few rows for it.
     """
 
     loss: SpanLoss
+    coarse: SpanLoss
     norm: float
     samples: int | None
     seed: int

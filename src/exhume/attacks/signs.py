@@ -79,7 +79,8 @@ class _Products:
         m = len(flipped)
         chosen = torch.arange(m, device=flipped.device) + m * flipped
         gram = self.gram[chosen][:, chosen]
-        ridge = 1e-10 * gram.diagonal().mean() * torch.eye(m, dtype=gram.dtype, device=gram.device)
+        shift = 1e-10 * gram.diagonal().mean() + torch.finfo(gram.dtype).tiny  # features may all be silent
+        ridge = shift * torch.eye(m, dtype=gram.dtype, device=gram.device)
         solved = torch.linalg.solve(gram + ridge, self.moments[chosen])
         return float((solved * self.moments[chosen]).sum())
 

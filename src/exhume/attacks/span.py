@@ -26,7 +26,7 @@ from torch import Tensor
 from exhume.attacks.affine import AffinePart
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import blocks
+from exhume.features.rows import Rows, blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +90,19 @@ class SpanLoss:
         part.scale = self.scale
         part.published = self.published[:, :rows]
         part.weights = self.weights[:, :rows]
-        part.energy = float(part.weights.double().square().sum())
+        # the first rows may be dead: nothing is left of nothing
+        part.energy = float(part.weights.double().square().sum()) or 1.0
         part.affine = AffinePart(part.features, part.weights) if affine else None
         part.counter = self.counter
         if affine:
             part.count_passes(1)
         return part
+
+    def with_rows(self, rows: Rows) -> "SpanLoss":
+        """The same loss with V kept another way."""
+        other = self.part(self.features.p)
+        other.features = replace(self.features, rows=rows)
+        return other
 
     def to(self, dtype: torch.dtype) -> "SpanLoss":
         """The same loss in another precision, from the published weights; V is converted block by block."""

@@ -32,6 +32,8 @@ from exhume.attacks.span import Fit, SpanLoss
 from exhume.errors import UsageError
 
 GROW, REGROW, PRUNE, POLISH, DONE = range(5)
+COARSE_FLOOR = 1e-5
+STEERING_GOOD = 1e-3
 Fits = Generator[Fit, None, Fit]
 
 
@@ -47,7 +49,8 @@ class SplitNewton:
     capacity: float = 0.75  # m d <= capacity p
     rows_a_number: float = 5.0
     growing_rows_a_number: float = 12.0  # while the residual's moments are looked at (dense)
-    rounds: int = 60
+    rounds: int = 30
+    attempts: int = 2  # from different starts; the one that predicts the steering weights best is kept
     exact: bool = False  # polish in float64
 
     name: ClassVar[str] = "split-newton"
@@ -85,8 +88,9 @@ class _Search:
         told = problem.samples
         self.cap = limit if told is None else told if self.dense else min(limit, max(told + 2, round(1.25 * told)))
         self.phase, self.unit, self.iteration, self.rounds, self.failures = GROW, 0, 0, 0, 0
+        self.attempt, self.kept_loss = 0, math.inf
         self.growth = _Growth()
-        self.candidates = torch.zeros(0, d, dtype=problem.dtype, device=problem.device)
+        self.kept = self.candidates = torch.zeros(0, d, dtype=problem.dtype, device=problem.device)
         self._parts: dict[tuple[int, bool], SpanLoss] = {}
         if resume is not None:
             self._restore(resume)
@@ -99,26 +103,39 @@ class _Search:
         while self.phase != DONE:
             fit = yield from units[self.phase]()
             self.candidates = fit.candidates
+            if self.phase == DONE:
+                self._judge_attempt()
             self.unit += 1
             self._parts.clear()  # so that a resumed run does, and counts, the same
             self.boundary = self._save()
+        yield self.loss.to(self.candidates.dtype).fit(self.candidates)
+
+    def _judge_attempt(self) -> None:
+        """Keeps the better of two attempts, by weights that neither fitted; begins another one where needed."""
+        steering = self.problem.steering_loss(self.candidates)
+        if steering is None:
+            return
+        if steering < self.kept_loss:
+            self.kept, self.kept_loss = self.candidates, steering
+        self.candidates = self.kept
+        self.attempt += 1
+        if self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts:
+            self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, _Growth()
+            self.candidates = self.kept[:0].to(self.problem.dtype)
 
     def _grow(self) -> Fits:
         """One stage of growth; when nothing is gained by another one, a last refinement."""
         fit = self._fit(self.candidates) if len(self.candidates) else None
-        if fit is None or self.growth.goes_on(fit, self.cap, self.method.converged):
+        if fit is None or self.growth.goes_on(fit, self.cap, self.converged):
             return (yield from self._stage(self.growth, fit, self.cap))
         widest = capacity(self.loss.features.p, self.loss.features.d, 0.92)
-        if (
-            fit.loss > self.method.converged
-            and self.problem.samples is None
-            and len(fit.candidates) >= self.cap < widest
-        ):
+        full = len(fit.candidates) >= self.cap and fit.loss > self.converged
+        if full and self.cap < widest and self.problem.samples is None:
             self.cap = widest  # close to the counting limit the usual margin may be too narrow for all samples
             return fit
-        if fit.loss > self.method.converged:
+        if fit.loss > self.converged:
             fit = yield from self._refine(fit, 40, stall=15)
-        self.phase = PRUNE if fit.loss <= self.method.converged else REGROW
+        self.phase = PRUNE if fit.loss <= self.converged else REGROW
         return fit
 
     def _regrow(self) -> Fits:
@@ -134,14 +151,15 @@ class _Search:
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
         if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
             self.cap = min(self.cap + 1, capacity(self.loss.features.p, self.loss.features.d, 0.95))
-        if best.loss <= self.method.converged or self._hopeless(best):
+        if best.loss <= self.converged or self._hopeless(best):
             self.phase = PRUNE
         return best
 
     def _prune(self) -> Fits:
         """Merge copies, then remove the cheapest for as long as the refitted loss stays where it was."""
-        loss = self._part(len(self.candidates))
-        fit = loss.fit(self.candidates)
+        fit = self._fit(self.candidates)
+        if self.problem.coarse is not self.loss:  # coarse products end here
+            fit = yield from self._refine(fit, 60, stall=8)
         kept = without_copies(fit)
         if not bool(kept.all()):
             trial = yield from self._watching(fit, self._refit(fit.candidates[kept]))
@@ -204,7 +222,7 @@ class _Search:
 
     def _grow_again(self, candidates: Float[Tensor, "m d"]) -> Fits:
         fit, growth = self._fit(candidates), _Growth()
-        while growth.goes_on(fit, self.cap, self.method.converged):
+        while growth.goes_on(fit, self.cap, self.converged):
             fit = yield from self._stage(growth, fit, self.cap)
         return (yield from self._refine(fit, 40, stall=15))
 
@@ -216,6 +234,8 @@ class _Search:
             return random_rows(count, self.loss.features.d, self.problem.norm, generator, self.candidates)
         loss = self._part(max(m, 1))
         residual = loss.bare_residual() if fit is None else fit.residual
+        if fit is None and self.attempt:
+            return random_rows(max(1, cap // 4), loss.features.d, self.problem.norm, self._generator(), residual)
         if self.blind:
             found = pooled_proposals(loss, residual, self.problem.norm, self._generator(m))
         else:
@@ -235,7 +255,7 @@ class _Search:
     ) -> Fits:
         rule = Levenberg(10 if self.dense else 0, 0.1, 1e-4 if self.dense else 1e-3, stall, stall_factor)
         loss = self._part(len(fit.candidates))
-        for refined in rule.refine(loss, fit, self.problem.norm, iterations, self.method.converged, pace):
+        for refined in rule.refine(loss, fit, self.problem.norm, iterations, self.converged, pace):
             fit = refined
             self.iteration += 1
             yield fit
@@ -259,11 +279,18 @@ class _Search:
         number = self.method.growing_rows_a_number if growing else self.method.rows_a_number
         return self._rows_for(m, number, self.dense)
 
+    @property
+    def converged(self) -> float:
+        """The loss that counts as the floor: that of bfloat16 is far higher."""
+        coarse = self.problem.coarse is not self.loss and self.phase in (GROW, REGROW)
+        return max(self.method.converged, COARSE_FLOOR) if coarse else self.method.converged
+
     def _rows_for(self, m: int, rows_a_number: float, affine: bool = False) -> SpanLoss:
         p, d = self.loss.features.p, self.loss.features.d
         rows = min(p, math.ceil(rows_a_number * d * max(m, 8) / 1024) * 1024)
         if (rows, affine) not in self._parts:
-            self._parts[rows, affine] = self.loss.part(rows, affine)
+            whole = self.problem.coarse if self.phase in (GROW, REGROW) else self.loss
+            self._parts[rows, affine] = whole.part(rows, affine)
         return self._parts[rows, affine]
 
     def _hopeless(self, best: Fit) -> bool:
@@ -287,21 +314,24 @@ class _Search:
         return Step(self.iteration, fit.candidates, fit.loss, self.boundary, notes)
 
     def _save(self) -> State:
-        tensors = {"candidates": self.candidates}
+        tensors = {"candidates": self.candidates, "kept": self.kept}
         if self.growth.pace.velocity is not None:
             tensors["velocity"] = self.growth.pace.velocity
         numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
-        return State(tensors, {**numbers, **self.growth.numbers(), "passes": self.loss.passes})
+        kept_loss = -1.0 if math.isinf(self.kept_loss) else self.kept_loss  # JSON has no infinity
+        return State(tensors, {**numbers, **self.growth.numbers(), "passes": self.loss.passes, "kept_loss": kept_loss})
 
     def _restore(self, state: State) -> None:
         self.candidates = state.tensors["candidates"].to(self.problem.device)
+        self.kept = state.tensors["kept"].to(self.problem.device)
+        self.kept_loss = math.inf if state.numbers["kept_loss"] < 0 else state.numbers["kept_loss"]
         self.growth = _Growth.restored(state.numbers, state.tensors.get("velocity"))
         self.loss.counter.total = state.numbers["passes"]
         for name in _COUNTERS:
             setattr(self, name, int(state.numbers[name]))
 
 
-_COUNTERS = ("phase", "unit", "iteration", "rounds", "failures", "cap")
+_COUNTERS = ("phase", "unit", "iteration", "rounds", "failures", "cap", "attempt")
 
 
 @dataclass

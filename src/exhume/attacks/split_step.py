@@ -4,9 +4,10 @@ The step is split by S = span of the rows of X̂:
 
 - *across S* (d − m dimensions) the preactivations of the rows of V are independent of Z, so H is M ⊗ I there up to
   sampling: dX_⊥ = M⁻¹ G_⊥, one m × m solve;
-- *inside S* (m dimensions), with X̂ᵀ = Q R, the coordinates u_k = Qᵀ v_k equal R⁻ᵀ (z_k − b_k): **V is not touched**.
+- *inside S* (m dimensions), with an orthonormal basis Q, the coordinates u_k = Qᵀ v_k equal (X̂Q)⁺ (z_k − b_k): **V is
+  not touched**.
   (C, dα), m·m + m·k unknowns, come from conjugate gradients on the normal equations; a product costs p m² instead of
-  p m d, and a subset of about 10 m² rows is enough for the curvature.
+  p m d, and a subset of about 5 m² rows is enough for the curvature.
 
 One iteration is one forward and one backward pass.
 
@@ -22,7 +23,7 @@ from torch import Tensor
 from exhume.attacks.gauss_newton import Model, Move, tangent
 from exhume.attacks.span import SpanLoss
 
-CURVATURE_ROWS = 10  # times m²
+CURVATURE_ROWS = 5  # times m²
 INNER_PRODUCTS = 30
 INNER_TOLERANCE = 1e-3
 
@@ -33,7 +34,7 @@ def split_move(loss: SpanLoss, model: Model, damping: float, velocity: Float[Ten
     m, d = candidates.shape
     inverse = model.damped_metric_inverse(damping).to(descent.dtype)
     whole_space = torch.eye(d, dtype=descent.dtype, device=descent.device)
-    basis = whole_space if m >= d else torch.linalg.qr(candidates.T)[0]
+    basis = whole_space if m >= d else _span(candidates)
     inside = _solve_inside(loss, model, damping, inverse, basis) @ basis.T
     across = inverse @ (descent - (descent @ basis) @ basis.T)
     change = tangent(inside + across, candidates)
@@ -71,7 +72,10 @@ def _solve_inside(
         if not product > 0:
             break
         image = times(*direction)
-        length = product / _dot(direction, image)
+        bend = _dot(direction, image)
+        if not bend > 0:  # flat, or underflow
+            break
+        length = product / bend
         inner, change = inner + length * direction[0], change + length * direction[1]
         left = (left[0] - length * image[0], left[1] - length * image[1])
         conditioned = (tangent(inverse @ left[0], places), gram_inverse @ left[1])
@@ -84,6 +88,12 @@ def _solve_inside(
     return inner
 
 
+def _span(candidates: Float[Tensor, "m d"]) -> Float[Tensor, "d s"]:
+    """An orthonormal basis of S; candidates that coincide count once."""
+    _, sizes, directions = torch.linalg.svd(candidates, full_matrices=False)
+    return directions[sizes > 8 * len(sizes) * torch.finfo(sizes.dtype).eps * sizes[0]].T
+
+
 def _coordinates(loss: SpanLoss, model: Model, basis: Float[Tensor, "d s"], rows: int) -> Float[Tensor, "s rows"]:
     """u_k = Qᵀ v_k for the first rows: from Z where S is smaller than the space, from V itself where it is not."""
     if basis.shape[0] == basis.shape[1]:
@@ -92,8 +102,7 @@ def _coordinates(loss: SpanLoss, model: Model, basis: Float[Tensor, "d s"], rows
     preactivations = model.fit.preactivations[:, :rows]
     if loss.features.bias is not None:
         preactivations = preactivations - loss.features.bias[:rows].to(preactivations)
-    triangle = model.fit.candidates @ basis  # Rᵀ: lower triangular up to rounding, but for signs that QR chose
-    return torch.linalg.solve(triangle, preactivations)
+    return torch.linalg.pinv(model.fit.candidates @ basis) @ preactivations
 
 
 def _dot(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> float:

@@ -20,6 +20,10 @@ def attack(
     held_out: Annotated[float, typer.Option(help="Share of the weights kept for the verdict.")] = 0.05,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    products: Annotated[
+        str | None, typer.Option(help="bfloat16: products with V in half the memory, float32 at the end.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Polish in float64.")] = False,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -29,8 +33,7 @@ def attack(
     """
     from exhume.attacks.choice import choose_method
     from exhume.attacks.loop import Limits
-    from exhume.cli.values import parse_device, parse_dtype, parse_samples
-    from exhume.errors import UsageError
+    from exhume.cli.values import parse_device, parse_dtype, parse_products, parse_samples
     from exhume.experiments.attacking import AttackSettings, attack_run
     from exhume.experiments.run import RunFolder
 
@@ -43,11 +46,10 @@ def attack(
         ),
         held_out=held_out,
         dtype=parse_dtype(dtype),
+        products=parse_products(products),
         device=parse_device(device),
     )
-    chosen = choose_method(method, step_size=step, inactive_slope=inactive_slope, iterations=iterations)
-    if chosen.name != "heavy-ball" and (step is not None or inactive_slope != 0):
-        raise UsageError(f"expected --step and --inactive-slope with --method heavy-ball, found {chosen.name}")
+    chosen = choose_method(method, step_size=step, inactive_slope=inactive_slope, iterations=iterations, exact=exact)
     with attack_bar(chosen.iterations) as show:
         attacked = attack_run(RunFolder.existing(run), chosen, settings, show)
     tell_attack(attacked.summary, json)

@@ -66,6 +66,12 @@ def parse_dtype(name: str) -> torch.dtype:
     return kinds[name]
 
 
+def parse_products(name: str | None) -> torch.dtype | None:
+    if name not in (None, "bfloat16"):
+        raise UsageError(f"expected --products bfloat16 or none, found {name!r}")
+    return torch.bfloat16 if name else None
+
+
 def parse_device(name: str) -> torch.device:
     try:
         device = torch.device(name)

@@ -22,6 +22,7 @@ class AttackSettings:
     limits: Limits = field(default_factory=Limits)
     held_out: float = HELD_OUT_FRACTION
     dtype: torch.dtype = torch.float32
+    products: torch.dtype | None = None
     device: torch.device | str = "cpu"
 
 
@@ -41,6 +42,7 @@ def attack_run(
         limits=settings.limits,
         held_out=settings.held_out,
         dtype=settings.dtype,
+        products=settings.products,
         device=settings.device,
         watch=watch,
         checkpoint=run.checkpoint,

@@ -43,8 +43,7 @@ class RidgeFeatures:
     def preactivation_blocks(self, inputs: Float[Tensor, "m d"]) -> Iterator[tuple[slice, Float[Tensor, "m rows"]]]:
         """Blocks of Z = X Vᵀ + b, in the dtype and on the device of the inputs. One pass."""
         for block in blocks(self.rows):
-            values = self.rows.block(block.start, block.stop).to(device=inputs.device, dtype=inputs.dtype)
-            preactivations = inputs @ values.T
+            preactivations = self._product(inputs, self._rows(block, inputs).T)
             if self.bias is not None:
                 preactivations += self.bias[block].to(device=inputs.device, dtype=inputs.dtype)
             yield block, preactivations
@@ -65,8 +64,7 @@ class RidgeFeatures:
         """P Vᵀ, without bias or activation: how the preactivations move with the inputs. One pass."""
         moved = torch.empty(len(directions), self.p, dtype=directions.dtype, device=directions.device)
         for block in blocks(self.rows):
-            values = self.rows.block(block.start, block.stop).to(device=directions.device, dtype=directions.dtype)
-            torch.mm(directions, values.T, out=moved[:, block])
+            moved[:, block] = self._product(directions, self._rows(block, directions).T)
         return moved
 
     def pull_back(
@@ -75,6 +73,19 @@ class RidgeFeatures:
         """W V, with W's block of columns made by `weigh`. One pass."""
         total = torch.zeros(m, self.d, dtype=dtype, device=device)
         for block in blocks(self.rows):
-            values = self.rows.block(block.start, block.stop).to(device=device, dtype=dtype)
-            total.addmm_(weigh(block), values)
+            rows = self._rows(block, total)
+            if rows.dtype == dtype:
+                total.addmm_(weigh(block), rows)
+            else:
+                total += self._product(weigh(block), rows)
         return total
+
+    def _rows(self, block: slice, like: Tensor) -> Float[Tensor, "rows d"]:
+        """Rows of V where `like` is and in its precision; rows that are held in bfloat16 stay in it."""
+        rows = self.rows.block(block.start, block.stop)
+        return rows.to(device=like.device, dtype=rows.dtype if rows.dtype == torch.bfloat16 else like.dtype)
+
+    @staticmethod
+    def _product(left: Float[Tensor, "a b"], right: Float[Tensor, "b c"]) -> Float[Tensor, "a c"]:
+        """A product in the precision of V, handed on in that of the inputs."""
+        return (left.to(right.dtype) @ right).to(left.dtype)

@@ -1,0 +1,318 @@
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from exhume.activations import activation
+from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
+from exhume.attacks.problem import Problem, Step
+from exhume.attacks.retraction import to_norm
+from exhume.attacks.span import SpanLoss
+from exhume.attacks.split_newton import SplitNewton
+from exhume.data.config import DataConfig
+from exhume.data.load import load
+from exhume.errors import UsageError
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import DrawnRows, HeldRows, hold
+from exhume.metrics.errors import reconstruction_error, signed_error
+from exhume.observation import Knowledge, Observation
+from exhume.reconstruction import Outcome, Reconstruction
+from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+
+D, N = 30, 5
+GUARD = Limits(seconds=20)
+SPLIT_STEPS = SplitNewton(dense_dim=1)
+
+
+def victim(
+    name: str = "relu", p: int = 4 * D * N, bias: float = 0.0, dtype: str = "float32"
+) -> tuple[Observation, Tensor]:
+    """Trained on the sphere; the attacker is not told how many samples there are."""
+    data = load(DataConfig.parse(name="sphere", samples=N, dim=D, seed=0, dtype=dtype))
+    config = RandomFeaturesConfig(params=p, seed=0, activation=name, bias=bias)
+    return train_random_features(config, data, draw_rows(config, D)).observation.told(None), data.inputs
+
+
+def attack(observation: Observation, method: SplitNewton | None = None, seed: int = 0) -> Reconstruction:
+    return run_attack(observation, method or SplitNewton(), seed=seed, limits=GUARD).reconstruction
+
+
+def assert_recovered(found: Reconstruction, samples: Tensor, signs: bool = True) -> None:
+    assert len(found.candidates) == len(samples)
+    error = signed_error if signs else reconstruction_error
+    assert error(samples, found.candidates.to(samples)) < 1e-3
+    assert found.outcome is Outcome.RECOVERED
+    assert min(found.certificate.confidence) > 0.9
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "relu+tanh", "gelu", "softplus", "erf"])
+def test_samples_and_their_number_are_found(name: str) -> None:
+    observation, samples = victim(name)
+    assert_recovered(attack(observation), samples, signs=name not in ("tanh", "erf"))
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "gelu", "erf"])
+def test_samples_and_their_number_are_found_by_split_steps(name: str) -> None:
+    observation, samples = victim(name)
+    found = attack(observation, SPLIT_STEPS)
+    assert_recovered(found, samples, signs=name not in ("tanh", "erf"))
+    assert found.passes < 4 * found.iterations, "two passes a step, and some for the stages"
+
+
+@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_with_a_bias_signs_are_found_as_well(name: str, method: SplitNewton) -> None:
+    observation, samples = victim(name, bias=0.5)
+    assert_recovered(attack(observation, method), samples)
+
+
+@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
+def test_a_number_that_is_told_is_the_number_that_is_found(method: SplitNewton) -> None:
+    observation, samples = victim()
+    assert_recovered(attack(observation.told(N), method), samples)
+
+
+def planted(name: str, rows: Tensor, n: int = N, k: int = 1) -> tuple[Observation, Tensor]:
+    """Random combinations of the features of random samples, for any V."""
+    d = rows.shape[1]
+    stream = torch.Generator().manual_seed(2)
+    samples = to_norm(torch.randn(n, d, generator=stream), d**0.5)
+    coefficients = torch.randn(k, n, generator=stream, dtype=torch.float64)
+    coefficients += 0.4 * coefficients.sign()
+    features = RidgeFeatures(HeldRows(rows), activation(name))
+    weights = (coefficients @ features(samples).double()).float()
+    return Observation(features, weights, Knowledge(None, d**0.5)), samples
+
+
+def rows_of(p: int, d: int = D) -> Tensor:
+    return hold(DrawnRows(1, p, d)).values
+
+
+@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_several_outputs_share_their_samples(name: str, method: SplitNewton) -> None:
+    observation, samples = planted(name, rows_of(600), k=2)
+    found = attack(observation, method)
+    assert_recovered(found, samples, signs=name == "relu")
+    assert found.coefficients.shape == (N, 2)
+
+
+def test_no_more_rows_are_used_than_the_candidates_need() -> None:
+    observation, samples = victim(p=200 * D * N)
+    found = attack(observation)
+    assert_recovered(found, samples)
+    assert found.passes < 60, "hundreds of sweeps, each over a tenth of the rows"
+    few = attack(victim()[0])
+    assert few.passes > 5 * found.passes
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_the_scale_of_the_weights_changes_nothing_but_the_coefficients(scale: float) -> None:
+    observation, samples = planted("relu", rows_of(600))
+    plain, scaled = attack(observation), attack(replace(observation, weights=observation.weights * scale))
+    assert_recovered(scaled, samples)
+    assert len(scaled.candidates) == len(plain.candidates)
+    assert signed_error(plain.candidates, scaled.candidates) < 1e-5
+    assert float(scaled.coefficients.norm() / plain.coefficients.norm()) == pytest.approx(scale, rel=1e-4)
+
+
+def test_in_double_precision_the_loss_falls_to_rounding() -> None:
+    observation, samples = victim(dtype="float64")
+    found = attack(observation, SplitNewton(exact=True))
+    assert found.candidates.dtype == torch.float64
+    assert found.loss < 1e-24
+    assert signed_error(samples, found.candidates) < 1e-10
+    assert attack(observation).loss > 1e-20, "single precision ends earlier"
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    observation, _ = victim("gelu")
+    one, same = attack(observation, seed=3), attack(observation, seed=3)
+    assert torch.equal(one.candidates, same.candidates)
+    assert torch.equal(one.coefficients, same.coefficients)
+    assert (one.iterations, one.passes, one.loss) == (same.iterations, same.passes, same.loss)
+    random_starts = [attack(observation, SPLIT_STEPS, seed=seed).candidates for seed in (4, 5)]
+    assert not torch.equal(*random_starts)
+
+
+def small_problem(name: str, p: int = 160) -> Problem:
+    d, n = 8, 3
+    stream = torch.Generator().manual_seed(2)
+    samples = to_norm(torch.randn(n, d, generator=stream), d**0.5)
+    features = RidgeFeatures(hold(DrawnRows(1, p, d)), activation(name))
+    coefficients = torch.tensor([[1.0, -0.8, 0.6]])
+    loss = SpanLoss(features, coefficients @ features(samples))
+    return Problem(
+        loss=loss,
+        coarse=loss,
+        norm=d**0.5,
+        samples=None,
+        image_shape=None,
+        seed=0,
+        steering_loss=lambda candidates: loss.fit(candidates).loss,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+
+
+Line = tuple[int, float, float]
+
+
+def run(problem: Problem, method: SplitNewton, resume: Step | None = None) -> tuple[list[Step], list[Line]]:
+    steps, lines = [], []
+    for step in method.steps(problem, resume.state if resume else None):
+        steps.append(step)
+        lines.append((step.iteration, step.loss, problem.loss.passes))
+    return steps, lines
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "method"),
+    [
+        ("relu", 160, SplitNewton()),
+        ("tanh", 160, SplitNewton()),
+        ("relu", 50, SplitNewton(rounds=4)),  # stuck: it regrows
+        ("relu", 160, SPLIT_STEPS),
+        ("gelu", 60, replace(SPLIT_STEPS, rounds=4)),
+        ("relu+tanh", 160, SplitNewton(exact=True)),
+    ],
+)
+def test_going_on_from_any_saved_state_gives_the_same_bits_and_the_same_passes(
+    name: str, p: int, method: SplitNewton
+) -> None:
+    steps, lines = run(small_problem(name, p), method)
+    boundaries = {id(step.state): step for step in steps}.values()
+    assert len(boundaries) >= 3
+    for step in boundaries:
+        resumed, again = run(small_problem(name, p), method, step)
+        assert torch.equal(resumed[-1].candidates, steps[-1].candidates)
+        assert resumed[-1].candidates.dtype == steps[-1].candidates.dtype
+        rest = [line for line in lines if line[0] > step.state.numbers["iteration"]]
+        assert [line for line in again if line[0] > step.state.numbers["iteration"]] == rest
+
+
+def without_clock(attacked: Attacked) -> list[dict[str, float]]:
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in attacked.trace]
+
+
+def interrupt_at(iteration: int) -> Callable[[Progress], None]:
+    def watch(progress: Progress) -> None:
+        if progress.step.iteration == iteration:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return watch
+
+
+@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
+def test_an_interrupted_attack_goes_on_from_its_file_to_the_same_bits(tmp_path: Path, method: SplitNewton) -> None:
+    observation, samples = victim()
+    undisturbed = run_attack(observation, method)
+    checkpoint = tmp_path / "checkpoint"
+    for stop in (1, 17, 31, undisturbed.reconstruction.iterations):
+        stopped = run_attack(observation, method, watch=interrupt_at(stop), checkpoint=checkpoint)
+        assert stopped.interrupted
+        assert torch.isfinite(stopped.reconstruction.candidates).all()
+    resumed = run_attack(observation, method, checkpoint=checkpoint)
+    assert torch.equal(resumed.reconstruction.candidates, undisturbed.reconstruction.candidates)
+    assert resumed.reconstruction.passes == undisturbed.reconstruction.passes
+    assert resumed.reconstruction.certificate == undisturbed.reconstruction.certificate
+    assert without_clock(resumed) == without_clock(undisturbed)
+    assert_recovered(resumed.reconstruction, samples)
+
+
+def test_a_search_that_is_stopped_shows_signs_repaired() -> None:
+    observation, samples = victim()
+    iterations = attack(observation).iterations
+    stopped = run_attack(observation, SplitNewton(), watch=interrupt_at(iterations - 4)).reconstruction
+    assert signed_error(samples, stopped.candidates) < 1e-2
+
+
+def test_it_counts_iterations_and_stops_at_their_limit() -> None:
+    attacked = run_attack(victim()[0], SplitNewton(iterations=12))
+    assert attacked.reconstruction.iterations == 12
+    assert [line["iteration"] for line in attacked.trace] == list(range(1, 13))
+    with pytest.raises(UsageError, match="at least 1 iteration"):
+        SplitNewton(iterations=0)
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+# small, and not patient: what is tried here must end, whatever it finds
+SMALL_D, SMALL_N = 12, 3
+METHODS = [pytest.param(SplitNewton(rounds=2), id="dense"), pytest.param(replace(SPLIT_STEPS, rounds=2), id="split")]
+
+
+def assert_sound(observation: Observation, method: SplitNewton) -> Reconstruction:
+    began = time.monotonic()
+    found = run_attack(observation, method, limits=GUARD).reconstruction
+    assert time.monotonic() - began < 20
+    assert torch.isfinite(found.candidates).all()
+    assert torch.isfinite(found.coefficients).all()
+    assert 0 <= found.loss < float("inf")
+    assert all(0 <= value <= 1 for value in found.certificate.confidence)
+    norms = torch.full((len(found.candidates),), observation.d**0.5)
+    torch.testing.assert_close(found.candidates.norm(dim=1), norms)
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("told", [None, SMALL_N])
+@pytest.mark.parametrize(("name", "p"), [("relu", 30), ("tanh", 30), ("relu", 20), ("tanh", 14)])
+def test_below_the_counting_limit_nothing_is_called_recovered(
+    name: str, p: int, told: int | None, method: SplitNewton
+) -> None:
+    observation, samples = planted(name, rows_of(p, SMALL_D), SMALL_N)
+    found = assert_sound(observation.told(told), method)
+    assert reconstruction_error(samples, found.candidates) > 0.1
+    assert found.outcome is not Outcome.RECOVERED
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_constant_weights_have_no_samples(name: str, method: SplitNewton) -> None:
+    observation, _ = planted(name, rows_of(150, SMALL_D), SMALL_N)
+    found = assert_sound(replace(observation, weights=torch.ones(1, 150)), method)
+    assert found.outcome is not Outcome.RECOVERED
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("told", [None, SMALL_N])
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_hardly_any_weights_are_an_attack_that_ends(name: str, p: int, told: int | None, method: SplitNewton) -> None:
+    found = assert_sound(planted(name, rows_of(p, SMALL_D), SMALL_N)[0].told(told), method)
+    assert found.outcome is not Outcome.RECOVERED
+
+
+HARD_ROWS = {
+    "dead rows first": torch.cat([torch.zeros(100, SMALL_D), rows_of(150, SMALL_D)]),
+    "a dead row now and then": rows_of(225, SMALL_D) * (torch.arange(225) % 3 > 0)[:, None],
+    "dead rows until far behind": torch.cat([torch.zeros(5000, SMALL_D), rows_of(150, SMALL_D)]),
+    "rows that come twice": rows_of(75, SMALL_D).repeat(2, 1),
+    "few rows many times": rows_of(20, SMALL_D).repeat(8, 1),
+    "a plane": normal(150, 2, seed=7) @ normal(2, SMALL_D, seed=8) / SMALL_D,
+    "a line": normal(150, 1, seed=7) @ normal(1, SMALL_D, seed=8) / SMALL_D,
+    "a coordinate that no row sees": rows_of(150, SMALL_D) * (torch.arange(SMALL_D) > 0),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", HARD_ROWS)
+def test_features_that_lack_something_are_an_attack_that_ends(case: str, method: SplitNewton) -> None:
+    assert_sound(planted("relu", HARD_ROWS[case], SMALL_N)[0], method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_single_weight_that_differs_from_zero_is_an_attack_that_ends(method: SplitNewton) -> None:
+    weights = torch.zeros(1, 150)
+    weights[0, 3] = 1.0
+    observation = replace(planted("relu", rows_of(150, SMALL_D), SMALL_N)[0], weights=weights)
+    assert assert_sound(observation, method).outcome is not Outcome.RECOVERED
