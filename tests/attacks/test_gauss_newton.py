@@ -33,7 +33,8 @@ def candidates_of(m: int = M, d: int = D, seed: int = 2) -> Tensor:
 
 
 def loss_of(name: str, k: int = 1, affine: bool = False, bias: bool = False, p: int = P, d: int = D) -> SpanLoss:
-    rows = SmallBlocks(hold(DrawnRows(4, p, d), dtype=torch.float64).values)
+    held = hold(DrawnRows(4, p, d), dtype=torch.float64)
+    rows = SmallBlocks(held.values) if p == P else held
     features = RidgeFeatures(rows, activation(name), 0.5 * normal(p, seed=9) if bias else None)
     return SpanLoss(features, normal(k, p, seed=1), torch.float64).part(p, affine)
 

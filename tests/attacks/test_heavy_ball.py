@@ -35,7 +35,6 @@ def problem_of(name: str = "relu", norm: float = D**0.5, samples: int | None = N
         coarse=loss,
         norm=norm,
         samples=samples,
-        image_shape=None,
         seed=seed,
         steering_loss=lambda _: None,
         dtype=torch.float64,

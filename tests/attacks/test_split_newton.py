@@ -28,6 +28,7 @@ from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, trai
 D, N = 30, 5
 GUARD = Limits(seconds=20)
 SPLIT_STEPS = SplitNewton(dense_dim=1)
+SMALL_D, SMALL_N = 12, 3
 
 
 def victim(
@@ -57,24 +58,23 @@ def test_samples_and_their_number_are_found(name: str) -> None:
     assert_recovered(attack(observation), samples, signs=name not in ("tanh", "erf"))
 
 
-@pytest.mark.parametrize("name", ["relu", "tanh", "gelu", "erf"])
+@pytest.mark.parametrize("name", ["relu", "erf", "gelu"])
 def test_samples_and_their_number_are_found_by_split_steps(name: str) -> None:
-    observation, samples = victim(name)
+    observation, samples = victim(name, p=8 * D * N)
     found = attack(observation, SPLIT_STEPS)
     assert_recovered(found, samples, signs=name not in ("tanh", "erf"))
     assert found.passes < 4 * found.iterations, "two passes a step, and some for the stages"
 
 
-@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
-@pytest.mark.parametrize("name", ["relu", "tanh"])
+@pytest.mark.parametrize(("name", "method"), [("relu", SplitNewton()), ("tanh", SplitNewton()), ("relu", SPLIT_STEPS)])
 def test_with_a_bias_signs_are_found_as_well(name: str, method: SplitNewton) -> None:
-    observation, samples = victim(name, bias=0.5)
+    observation, samples = victim(name, p=8 * D * N, bias=0.5)
     assert_recovered(attack(observation, method), samples)
 
 
 @pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
 def test_a_number_that_is_told_is_the_number_that_is_found(method: SplitNewton) -> None:
-    observation, samples = victim()
+    observation, samples = victim(p=8 * D * N)
     assert_recovered(attack(observation.told(N), method), samples)
 
 
@@ -94,8 +94,7 @@ def rows_of(p: int, d: int = D) -> Tensor:
     return hold(DrawnRows(1, p, d)).values
 
 
-@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
-@pytest.mark.parametrize("name", ["relu", "tanh"])
+@pytest.mark.parametrize(("name", "method"), [("relu", SplitNewton()), ("tanh", SplitNewton()), ("relu", SPLIT_STEPS)])
 def test_several_outputs_share_their_samples(name: str, method: SplitNewton) -> None:
     observation, samples = planted(name, rows_of(600), k=2)
     found = attack(observation, method)
@@ -114,7 +113,7 @@ def test_no_more_rows_are_used_than_the_candidates_need() -> None:
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_the_scale_of_the_weights_changes_nothing_but_the_coefficients(scale: float) -> None:
-    observation, samples = planted("relu", rows_of(600))
+    observation, samples = planted("relu", rows_of(300, SMALL_D), SMALL_N)
     plain, scaled = attack(observation), attack(replace(observation, weights=observation.weights * scale))
     assert_recovered(scaled, samples)
     assert len(scaled.candidates) == len(plain.candidates)
@@ -132,7 +131,7 @@ def test_in_double_precision_the_loss_falls_to_rounding() -> None:
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:
-    observation, _ = victim("gelu")
+    observation, _ = planted("gelu", rows_of(300, SMALL_D), SMALL_N)
     one, same = attack(observation, seed=3), attack(observation, seed=3)
     assert torch.equal(one.candidates, same.candidates)
     assert torch.equal(one.coefficients, same.coefficients)
@@ -153,9 +152,8 @@ def small_problem(name: str, p: int = 160) -> Problem:
         coarse=loss,
         norm=d**0.5,
         samples=None,
-        image_shape=None,
         seed=0,
-        steering_loss=lambda candidates: loss.fit(candidates).loss,
+        steering_loss=lambda candidates: loss.to(candidates.dtype).fit(candidates).loss,
         dtype=torch.float32,
         device=torch.device("cpu"),
     )
@@ -177,9 +175,8 @@ def run(problem: Problem, method: SplitNewton, resume: Step | None = None) -> tu
     [
         ("relu", 160, SplitNewton()),
         ("tanh", 160, SplitNewton()),
-        ("relu", 50, SplitNewton(rounds=4)),  # stuck: it regrows
+        ("relu", 50, SplitNewton(rounds=1)),  # stuck: it regrows
         ("relu", 160, SPLIT_STEPS),
-        ("gelu", 60, replace(SPLIT_STEPS, rounds=4)),
         ("relu+tanh", 160, SplitNewton(exact=True)),
     ],
 )
@@ -187,9 +184,9 @@ def test_going_on_from_any_saved_state_gives_the_same_bits_and_the_same_passes(
     name: str, p: int, method: SplitNewton
 ) -> None:
     steps, lines = run(small_problem(name, p), method)
-    boundaries = {id(step.state): step for step in steps}.values()
+    boundaries = list({id(step.state): step for step in steps}.values())
     assert len(boundaries) >= 3
-    for step in boundaries:
+    for step in boundaries[:: -(-len(boundaries) // 3)]:
         resumed, again = run(small_problem(name, p), method, step)
         assert torch.equal(resumed[-1].candidates, steps[-1].candidates)
         assert resumed[-1].candidates.dtype == steps[-1].candidates.dtype
@@ -214,7 +211,7 @@ def test_an_interrupted_attack_goes_on_from_its_file_to_the_same_bits(tmp_path: 
     observation, samples = victim()
     undisturbed = run_attack(observation, method)
     checkpoint = tmp_path / "checkpoint"
-    for stop in (1, 17, 31, undisturbed.reconstruction.iterations):
+    for stop in (17, undisturbed.reconstruction.iterations):
         stopped = run_attack(observation, method, watch=interrupt_at(stop), checkpoint=checkpoint)
         assert stopped.interrupted
         assert torch.isfinite(stopped.reconstruction.candidates).all()
@@ -245,9 +242,11 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-# small, and not patient: what is tried here must end, whatever it finds
-SMALL_D, SMALL_N = 12, 3
-METHODS = [pytest.param(SplitNewton(rounds=2), id="dense"), pytest.param(replace(SPLIT_STEPS, rounds=2), id="split")]
+# not patient: what is tried here must end, whatever it finds
+METHODS = [
+    pytest.param(SplitNewton(rounds=1, iterations=80), id="dense"),
+    pytest.param(replace(SPLIT_STEPS, rounds=1, iterations=80), id="split"),
+]
 
 
 def assert_sound(observation: Observation, method: SplitNewton) -> Reconstruction:
@@ -264,8 +263,7 @@ def assert_sound(observation: Observation, method: SplitNewton) -> Reconstructio
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("told", [None, SMALL_N])
-@pytest.mark.parametrize(("name", "p"), [("relu", 30), ("tanh", 30), ("relu", 20), ("tanh", 14)])
+@pytest.mark.parametrize(("name", "p", "told"), [("relu", 30, None), ("tanh", 20, None), ("relu", 20, SMALL_N)])
 def test_below_the_counting_limit_nothing_is_called_recovered(
     name: str, p: int, told: int | None, method: SplitNewton
 ) -> None:
@@ -278,15 +276,14 @@ def test_below_the_counting_limit_nothing_is_called_recovered(
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["relu", "tanh"])
 def test_constant_weights_have_no_samples(name: str, method: SplitNewton) -> None:
-    observation, _ = planted(name, rows_of(150, SMALL_D), SMALL_N)
-    found = assert_sound(replace(observation, weights=torch.ones(1, 150)), method)
+    observation, _ = planted(name, rows_of(80, SMALL_D), SMALL_N)
+    found = assert_sound(replace(observation, weights=torch.ones(1, 80)), method)
     assert found.outcome is not Outcome.RECOVERED
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("told", [None, SMALL_N])
-@pytest.mark.parametrize("p", [1, 2, 3])
-@pytest.mark.parametrize("name", ["relu", "tanh"])
+@pytest.mark.parametrize(("name", "p"), [("relu", 3), ("tanh", 1), ("tanh", 3)])
 def test_hardly_any_weights_are_an_attack_that_ends(name: str, p: int, told: int | None, method: SplitNewton) -> None:
     found = assert_sound(planted(name, rows_of(p, SMALL_D), SMALL_N)[0].told(told), method)
     assert found.outcome is not Outcome.RECOVERED
@@ -295,7 +292,7 @@ def test_hardly_any_weights_are_an_attack_that_ends(name: str, p: int, told: int
 HARD_ROWS = {
     "dead rows first": torch.cat([torch.zeros(100, SMALL_D), rows_of(150, SMALL_D)]),
     "a dead row now and then": rows_of(225, SMALL_D) * (torch.arange(225) % 3 > 0)[:, None],
-    "dead rows until far behind": torch.cat([torch.zeros(5000, SMALL_D), rows_of(150, SMALL_D)]),
+    "dead rows until far behind": torch.cat([torch.zeros(2500, SMALL_D), rows_of(300, SMALL_D)]),
     "rows that come twice": rows_of(75, SMALL_D).repeat(2, 1),
     "few rows many times": rows_of(20, SMALL_D).repeat(8, 1),
     "a plane": normal(150, 2, seed=7) @ normal(2, SMALL_D, seed=8) / SMALL_D,

@@ -9,7 +9,7 @@ from exhume.attacks import split_step
 from exhume.attacks.gauss_newton import Model, curve, linearise, newton_move, tangent
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_step import split_move
+from exhume.attacks.split_step import CURVATURE_ROWS, FAR_LOSS, momentum, split_move
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 
@@ -20,12 +20,14 @@ def normal(*shape: int, seed: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def model_of(name: str, m: int, d: int, p: int, bias: bool = False, k: int = 1) -> tuple[SpanLoss, Model]:
+def model_of(
+    name: str, m: int, d: int, p: int, bias: bool = False, k: int = 1, away: float = 0.3
+) -> tuple[SpanLoss, Model]:
     """Candidates at some distance of the truth."""
     shift = 0.5 * normal(p, seed=9) if bias else None
     features = RidgeFeatures(hold(DrawnRows(4, p, d), dtype=torch.float64), activation(name), shift)
     candidates = to_norm(normal(m, d, seed=2), d**0.5)
-    samples = to_norm(candidates + 0.3 * normal(m, d, seed=5), d**0.5)
+    samples = to_norm(candidates + away * normal(m, d, seed=5), d**0.5)
     loss = SpanLoss(features, normal(k, m, seed=3) @ features(samples), torch.float64)
     return loss, linearise(loss, loss.fit(candidates))
 
@@ -78,8 +80,8 @@ def test_a_subset_of_rows_and_few_products_are_good_enough_inside(name: str, m: 
     loss, model = model_of(name, m, d, 16_000)
     dense = newton_move(loss, model, 0.1, products=100, forcing=1e-8)
     move = split_move(loss, model, 0.1)
-    assert distance(loss, model, move.change, dense.change) < 0.5, "about the root of 1 / CURVATURE_ROWS"
-    assert move.predicted == pytest.approx(dense.predicted, rel=0.25)
+    assert distance(loss, model, move.change, dense.change) < 2 / math.sqrt(CURVATURE_ROWS)
+    assert move.predicted == pytest.approx(dense.predicted, rel=0.4)
 
 
 def test_below_d_candidates_no_pass_is_made_and_from_d_on_only_the_rows_of_the_curvature_are_read() -> None:
@@ -90,7 +92,7 @@ def test_below_d_candidates_no_pass_is_made_and_from_d_on_only_the_rows_of_the_c
     loss, model = model_of("relu", 5, 5, 2000)
     before = loss.passes
     split_move(loss, model, 0.1)
-    assert loss.passes - before == pytest.approx(10 * 5**2 / 2000)
+    assert loss.passes - before == pytest.approx(CURVATURE_ROWS * 5**2 / 2000)
 
 
 def test_below_d_candidates_the_rows_are_not_even_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,15 +104,25 @@ def test_below_d_candidates_the_rows_are_not_even_looked_at(monkeypatch: pytest.
     assert torch.equal(split_move(loss, model, 0.1).change, expected)
 
 
-@pytest.mark.parametrize(("m", "d", "p", "momentum"), [(4, 12, 2000, 48 / 2000), (4, 12, 40, 0.9), (6, 6, 900, 0.04)])
-def test_momentum_is_md_over_p_times_the_tangent_part_of_the_last_change(
-    m: int, d: int, p: int, momentum: float
+@pytest.mark.parametrize(("m", "d", "p", "share"), [(4, 12, 2000, 48 / 2000), (4, 12, 40, 0.9), (6, 6, 900, 0.04)])
+def test_near_the_solution_momentum_is_md_over_p_times_the_tangent_part_of_the_last_change(
+    m: int, d: int, p: int, share: float
 ) -> None:
-    loss, model = model_of("gelu", m, d, p)
+    loss, model = model_of("gelu", m, d, p, away=0.01)
+    assert model.fit.loss < FAR_LOSS
     velocity = normal(m, d, seed=8)
     plain, pushed = split_move(loss, model, 0.1), split_move(loss, model, 0.1, velocity)
-    expected = momentum * tangent(velocity, model.fit.candidates)
+    expected = share * tangent(velocity, model.fit.candidates)
     torch.testing.assert_close(pushed.change - plain.change, expected)
+
+
+def test_momentum_is_larger_far_from_the_solution_and_never_above_nine_tenths() -> None:
+    shares = [0.01, 0.3, 0.8, 2.0]
+    assert [momentum(0.0, q) for q in shares] == [0.01, 0.3, 0.8, 0.9]
+    far = [momentum(0.5, q) for q in shares]
+    assert all(here >= near for here, near in zip(far, (0.01, 0.3, 0.8, 0.9), strict=True))
+    assert 0.3 < far[0] < 1
+    assert max(far) <= 0.9
 
 
 @pytest.mark.parametrize(("m", "d"), [(4, 12), (7, 5)])

@@ -59,11 +59,8 @@ def linearise(loss: SpanLoss, fit: Fit) -> Model:
     with torch.no_grad():
         slopes = loss.features.activation.derivative(fit.preactivations)
     weights = fit.coefficients.to(slopes.dtype)
-
-    def weigh(block: slice) -> Float[Tensor, "m rows"]:
-        return slopes[:, block] * (weights @ fit.residual[:, block])
-
-    descent = tangent(loss.pull_back(weigh, fit.candidates), fit.candidates)
+    pulled = loss.pull_back(lambda block: slopes[:, block] * (weights @ fit.residual[:, block]), fit.candidates)
+    descent = tangent(pulled, fit.candidates)
     return Model(fit, slopes, _metric(loss, fit, slopes), descent, loss.energy)
 
 
@@ -83,11 +80,8 @@ def curve(loss: SpanLoss, model: Model, directions: Float[Tensor, "m d"]) -> Flo
     weights = model.fit.coefficients.to(directions.dtype)
     moved = weights.T @ (model.slopes * loss.push_forward(directions))
     moved, _ = loss.project(model.fit, moved)
-
-    def weigh(block: slice) -> Float[Tensor, "m rows"]:
-        return model.slopes[:, block] * (weights @ moved[:, block])
-
-    return tangent(loss.pull_back(weigh, directions), model.fit.candidates)
+    pulled = loss.pull_back(lambda block: model.slopes[:, block] * (weights @ moved[:, block]), directions)
+    return tangent(pulled, model.fit.candidates)
 
 
 def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, forcing: float) -> Move:

@@ -134,7 +134,7 @@ def _problem(
     coarse = loss if products == dtype else loss.with_rows(hold(features.rows, device, products))
 
     def steering_loss(candidates: Tensor) -> float | None:
-        coefficients = loss.fit(candidates).coefficients * loss.scale
+        coefficients = loss.to(candidates.dtype).fit(candidates).coefficients * loss.scale
         return loss_on(observation, split.used, split.steering, candidates, coefficients)
 
     norm = observation.knowledge.norm or math.sqrt(observation.d)

@@ -1,0 +1,43 @@
+"""The names that a user of the library imports."""
+
+import math
+
+import pytest
+import torch
+
+import exhume
+from exhume.activations import activation
+
+
+def small_problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    stream = torch.Generator().manual_seed(0)
+    samples = torch.randn(3, 12, generator=stream)
+    samples = samples * math.sqrt(12) / samples.norm(dim=1, keepdim=True)
+    rows = torch.randn(400, 12, generator=stream) / math.sqrt(12)
+    weights = torch.randn(3, generator=stream) @ activation("relu").value(samples @ rows.T)
+    return samples, rows, weights
+
+
+def test_arrays_go_in_and_the_training_inputs_come_out() -> None:
+    samples, rows, weights = small_problem()
+    found = exhume.reconstruct(exhume.observe_features(rows, weights, "relu"))
+    assert found.outcome is exhume.Outcome.RECOVERED
+    assert exhume.evaluate(found, samples).signed_error < 1e-4
+
+
+def test_several_outputs_are_several_rows_of_weights() -> None:
+    _, rows, weights = small_problem()
+    observation = exhume.observe_features(rows, torch.stack([weights, weights.flip(0)]), "relu")
+    assert observation.weights.shape == (2, 400)
+
+
+def test_every_public_name_exists_and_no_other_is_offered() -> None:
+    for name in exhume.__all__:
+        assert getattr(exhume, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        exhume.nonsense  # noqa: B018
+    assert set(dir(exhume)) == set(exhume.__all__)
+
+
+def test_the_gauge_is_a_function_of_three_numbers() -> None:
+    assert exhume.gauge(6000, 100, 20).ratio == 3
