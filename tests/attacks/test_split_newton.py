@@ -1,10 +1,11 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 from torch import Tensor

@@ -15,7 +15,7 @@ Only as many rows are used as the candidates need (`rows_a_number` for each of t
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -64,8 +64,10 @@ class SplitNewton:
     def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:
         search = _Search(self, problem, resume)
         for fit in search.run():
-            yield search.step(fit)
-            if search.iteration >= self.iterations:
+            step = search.step(fit)
+            yield step
+            if search.iteration >= self.iterations and search.phase != DONE:
+                yield replace(step, candidates=self.finish(problem, step.candidates))
                 return
 
     def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
@@ -311,7 +313,9 @@ class _Search:
 
     def step(self, fit: Fit) -> Step:
         notes: dict[str, float] = {"candidates": len(fit.candidates), "phase": self.phase}
-        return Step(self.iteration, fit.candidates, fit.loss, self.boundary, notes)
+        # while a second attempt is under way, the first one is what an interruption should keep
+        candidates = self.kept if self.attempt and self.phase != DONE else fit.candidates
+        return Step(self.iteration, candidates, fit.loss, self.boundary, notes)
 
     def _save(self) -> State:
         tensors = {"candidates": self.candidates, "kept": self.kept}
