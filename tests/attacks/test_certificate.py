@@ -133,6 +133,7 @@ def test_the_expected_error_is_the_true_one_under_noise_within_a_factor_2(name: 
     missed = unseen(
         Observation(observation.features, noisy, Knowledge(N)), fit.candidates, fit.coefficients * loss.scale
     )
+    assert missed is not None
     assert missed == pytest.approx(noise**2, rel=0.5)
     true_errors = (fit.candidates - samples).norm(dim=1) / math.sqrt(D)
     ratios = expected_errors(loss, fit, missed) / true_errors

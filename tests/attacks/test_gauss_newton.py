@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.gauss_newton import curve, linearise, metric, newton_move, tangent
+from exhume.attacks.gauss_newton import curve, linearise, mean_square, metric, newton_move, tangent
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
@@ -212,3 +212,19 @@ def test_a_candidate_without_a_coefficient_gets_a_finite_move() -> None:
     move = newton_move(silent, linearise(silent, fit), 0.1, 20, 1e-6)
     assert torch.isfinite(move.change).all()
     assert move.predicted > 0
+
+
+@pytest.mark.parametrize("dead", [0, 32, 50, 89])
+def test_the_scale_of_the_rows_is_seen_behind_dead_ones(dead: int) -> None:
+    values = hold(DrawnRows(4, P, D), dtype=torch.float64).values.clone()
+    values[:dead] = 0
+    loss = SpanLoss(RidgeFeatures(SmallBlocks(values), activation("relu")), normal(1, P, seed=1), torch.float64)
+    assert 1 / 32 / D / 5 < mean_square(loss) < 3 / D
+
+
+def test_rows_that_are_all_dead_leave_the_candidates_where_they_are() -> None:
+    rows = HeldRows(torch.zeros(P, D, dtype=torch.float64))
+    loss = SpanLoss(RidgeFeatures(rows, activation("tanh")), normal(1, P, seed=1), torch.float64)
+    move = newton_move(loss, linearise(loss, loss.fit(candidates_of())), 0.1, 5, 0.1)
+    assert move.change.abs().max() == 0
+    assert move.predicted == 0

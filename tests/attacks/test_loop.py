@@ -333,7 +333,7 @@ def test_the_attack_never_sees_the_held_out_rows(undisturbed: Attacked) -> None:
     weights = OBSERVATION.weights.clone()
     weights[:, used:] = 1e6 * torch.randn(1, P - used, generator=torch.Generator().manual_seed(3))
     rows = hold(OBSERVATION.features.rows).values
-    rows[used:] = 1e3
+    rows[used:] *= 1e3
     features = RidgeFeatures(HeldRows(rows), OBSERVATION.features.activation)
     attacked = run_attack(replace(OBSERVATION, features=features, weights=weights), METHOD)
     assert torch.equal(attacked.reconstruction.candidates, undisturbed.reconstruction.candidates)

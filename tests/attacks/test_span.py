@@ -293,3 +293,32 @@ def test_the_inverse_of_the_gram_matrix_gives_the_least_norm_least_squares_solut
     expected = np.linalg.pinv(rows.numpy().T, rcond=1e-7) @ targets.numpy()
     condition = np.linalg.cond(rows.numpy()) ** 2
     np.testing.assert_allclose(solved.numpy(), expected, atol=1e-12 * condition * max(1.0, abs(expected).max()))
+
+
+def test_in_another_precision_the_weights_are_those_that_were_published() -> None:
+    weights = 1e-3 * normal(2, P, seed=1)
+    rounded = SpanLoss(features_of("relu"), weights, torch.float32)
+    exact = SpanLoss(features_of("relu"), weights, torch.float64)
+    for converted in (rounded.to(torch.float64), rounded.part(P).to(torch.float64)):
+        torch.testing.assert_close(converted.weights, exact.weights, atol=1e-14, rtol=0)
+        assert converted.energy == pytest.approx(exact.energy, rel=1e-14)
+    half = rounded.part(P // 2).to(torch.float64)
+    torch.testing.assert_close(half.weights, exact.weights[:, : P // 2], atol=1e-14, rtol=0)
+    assert torch.equal(rounded.to(torch.float32).weights, rounded.weights)
+
+
+def test_a_part_of_the_rows_is_the_loss_on_these_rows_and_counts_as_a_part_of_a_pass() -> None:
+    loss, candidates = loss_of("gelu", k=2, bias=True), candidates_of(4)
+    part = loss.part(P // 3)
+    dense = dense_features(loss.features, candidates)[:, : P // 3]
+    assert part.fit(candidates).loss == pytest.approx(naive_loss(dense, loss.weights[:, : P // 3]), rel=1e-10)
+    assert loss.passes == part.passes == pytest.approx(1 / 3)
+
+
+def test_a_part_without_any_weight_has_nothing_left() -> None:
+    weights = normal(1, P, seed=1)
+    weights[:, :50] = 0
+    part = SpanLoss(features_of("relu"), weights, torch.float64).part(50, affine=True)
+    fit = part.fit(candidates_of(3))
+    assert fit.loss < 1e-20
+    assert torch.isfinite(part.gradient(fit)).all()

@@ -18,7 +18,7 @@ from exhume.attacks.span import SpanLoss
 from exhume.attacks.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume.errors import UsageError
+from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold
 from exhume.metrics.errors import reconstruction_error, signed_error
@@ -30,6 +30,15 @@ D, N = 30, 5
 GUARD = Limits(seconds=20)
 SPLIT_STEPS = SplitNewton(dense_dim=1)
 SMALL_D, SMALL_N = 12, 3
+
+
+@pytest.fixture(autouse=True)
+def shapes_checked_in_some_tests_only(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Checking every call makes an attack six times slower: a few tests that run through all code are enough."""
+    checked = ("test_several_outputs_share_their_samples", "test_hardly_any_weights_are_an_attack_that_ends")
+    jaxtyping.config.update("jaxtyping_disable", request.node.originalname not in checked)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def victim(
@@ -294,6 +303,8 @@ HARD_ROWS = {
     "dead rows first": torch.cat([torch.zeros(100, SMALL_D), rows_of(150, SMALL_D)]),
     "a dead row now and then": rows_of(225, SMALL_D) * (torch.arange(225) % 3 > 0)[:, None],
     "dead rows until far behind": torch.cat([torch.zeros(2500, SMALL_D), rows_of(300, SMALL_D)]),
+}
+REFUSED_ROWS = {
     "rows that come twice": rows_of(75, SMALL_D).repeat(2, 1),
     "few rows many times": rows_of(20, SMALL_D).repeat(8, 1),
     "a plane": normal(150, 2, seed=7) @ normal(2, SMALL_D, seed=8) / SMALL_D,
@@ -306,6 +317,13 @@ HARD_ROWS = {
 @pytest.mark.parametrize("case", HARD_ROWS)
 def test_features_that_lack_something_are_an_attack_that_ends(case: str, method: SplitNewton) -> None:
     assert_sound(planted("relu", HARD_ROWS[case], SMALL_N)[0], method)
+
+
+@pytest.mark.parametrize("case", REFUSED_ROWS)
+def test_features_that_would_certify_themselves_or_leave_directions_out_are_refused(case: str) -> None:
+    with pytest.raises(ExhumeError, match=r"expected (features that differ|rows of V that span)") as refused:
+        run_attack(planted("relu", REFUSED_ROWS[case], SMALL_N)[0], SplitNewton())
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.admission import check_features
 from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, loss_on, split_rows
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.interruption import Interruption
@@ -83,6 +84,7 @@ def run_attack(
     it; the file is removed when the attack has ended by itself.
     """
     limits = limits or Limits()
+    check_features(observation.features)
     split = split_rows(observation.features.p, held_out)
     problem = _problem(observation, method, split, seed, limits, dtype, products or dtype, torch.device(device))
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)

@@ -180,6 +180,10 @@ class _Search:
                 resisted += 1
             else:
                 fit, resisted = trial, 0
+        told = self.problem.samples
+        while told is not None and len(fit.candidates) > told:  # there are no more samples than that
+            kept = removal_costs(fit, self._part(len(fit.candidates))).argsort(descending=True)[:told]
+            fit = yield from self._watching(fit, self._refit(fit.candidates[kept]))
         self.phase = POLISH
         return fit
 
@@ -250,7 +254,7 @@ class _Search:
         fit = self._fit(candidates)
         if self.dense:
             return (yield from self._refine(fit, 60, stall=8))
-        return (yield from self._refine(fit, 60, stall=3, stall_factor=0.5))
+        return (yield from self._refine(fit, 60, stall=5, stall_factor=0.7))
 
     def _refine(
         self, fit: Fit, iterations: int, stall: int, pace: Pace | None = None, stall_factor: float = 0.9
