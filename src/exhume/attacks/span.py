@@ -28,6 +28,8 @@ from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows, blocks
 
+NEARLY_SINGULAR = 1e-4
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -124,13 +126,14 @@ class SpanLoss:
             for block, values in self.features.preactivation_blocks(candidates):
                 preactivations[:, block] = values
                 features[:, block] = mapped = self.features.activation.value(values)
-                exact = mapped.double()  # nearly parallel features (sigmoid) need more than float32's products
-                gram += exact @ exact.T
-                moments += exact @ self.weights[:, block].double().T
+                gram += mapped @ mapped.T
+                moments += mapped @ self.weights[:, block].T
                 if self.affine:
                     product = self.affine.times(mapped, block).double()
                     overlap = product if overlap is None else overlap + product
         self.count_passes(1)
+        if candidates.dtype != torch.float64 and _nearly_singular(gram):
+            gram, moments = self._exact_products(features)
         if self.affine and overlap is not None:
             overlap_scaled = overlap @ self.affine.inverse
             gram -= overlap_scaled @ overlap.T
@@ -141,6 +144,16 @@ class SpanLoss:
             candidates, preactivations, features, gram, inverse, inverse @ moments, self.weights, float("nan"), overlap
         )
         return self._finish(fit)
+
+    def _exact_products(self, features: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m m"], Float[Tensor, "m k"]]:
+        """F Fᵀ and F θᵀ in float64, which nearly parallel features (sigmoid, copies) need. No pass."""
+        gram = torch.zeros(len(features), len(features), dtype=torch.float64, device=features.device)
+        moments = torch.zeros(len(features), len(self.weights), dtype=torch.float64, device=features.device)
+        for block in blocks(self.features.rows):
+            exact = features[:, block].double()
+            gram += exact @ exact.T
+            moments += exact @ self.weights[:, block].double().T
+        return gram, moments
 
     def project(self, fit: Fit, values: Float[Tensor, "k p"]) -> tuple[Float[Tensor, "k p"], Float[Tensor, "m k"]]:
         """The part of k vectors orthogonal to the span, and the coefficients of the candidates in the other part."""
@@ -220,6 +233,13 @@ class SpanLoss:
     def passes(self) -> float:
         """Sweeps over V so far, by this loss and all its parts."""
         return self.counter.total
+
+
+def _nearly_singular(gram: Float[Tensor, "m m"]) -> bool:
+    """Whether the rounding of float32 products could matter for the inverse."""
+    scale = gram.diagonal().clamp_min(torch.finfo(gram.dtype).tiny).rsqrt()
+    values = torch.linalg.eigvalsh(gram * scale[:, None] * scale)
+    return not bool(values[0] > NEARLY_SINGULAR * values[-1])
 
 
 def invert_gram(gram: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
