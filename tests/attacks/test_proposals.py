@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.proposals import capacity, moment_proposals, pooled_proposals, random_rows
+from exhume.attacks.proposals import moment_proposals, pooled_proposals, random_rows
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
@@ -132,13 +132,3 @@ def test_random_rows_have_their_norm_and_come_again_from_the_same_stream(count: 
     torch.testing.assert_close(rows.norm(dim=1), torch.full((count,), norm), rtol=1e-5, atol=0)
     assert torch.equal(rows, random_rows(count, d, norm, stream(5), like))
     assert not torch.equal(rows[:, :2], random_rows(count, d, norm, stream(6), like)[:, :2]) or d == 1
-
-
-@given(st.integers(1, 10**9), st.integers(1, 10**5), st.floats(0.05, 1))
-def test_the_capacity_is_the_largest_number_that_leaves_enough_equations_but_two_at_least(
-    p: int, d: int, share: float
-) -> None:
-    m = capacity(p, d, share)
-    assert m >= 2
-    assert m == 2 or m * d <= share * p * (1 + 1e-12)
-    assert (m + 1) * d > share * p * (1 - 1e-12)

@@ -164,6 +164,7 @@ def small_problem(name: str, p: int = 160) -> Problem:
         samples=None,
         seed=0,
         steering_loss=lambda candidates: loss.to(candidates.dtype).fit(candidates).loss,
+        rounding=0.0,
         dtype=torch.float32,
         device=torch.device("cpu"),
     )

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.admission import check_features
-from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, loss_on, split_rows
+from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, loss_on, rounding_noise, split_rows
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.interruption import Interruption
 from exhume.attacks.problem import Method, Problem, Step
@@ -140,7 +140,8 @@ def _problem(
         return loss_on(observation, split.used, split.steering, candidates, coefficients)
 
     norm = observation.knowledge.norm or math.sqrt(observation.d)
-    return Problem(loss, coarse, norm, observation.knowledge.samples, seed, steering_loss, dtype, device)
+    rounding = rounding_noise(observation.weights)
+    return Problem(loss, coarse, norm, observation.knowledge.samples, seed, steering_loss, rounding, dtype, device)
 
 
 def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None) -> int:

@@ -23,7 +23,8 @@ class Problem:
 
     `coarse` is the same loss with V in bfloat16 where products in it were asked for, otherwise `loss` itself.
     `steering_loss(candidates)` is their loss on weights that are not fitted and not those of the verdict either: to
-    choose between results. None where there are too few rows for it.
+    choose between results. None where there are too few rows for it. `rounding` is the mean square of the rounding
+    error that the published weights show, over their own.
     """
 
     loss: SpanLoss
@@ -32,6 +33,7 @@ class Problem:
     samples: int | None
     seed: int
     steering_loss: Callable[[Tensor], float | None]
+    rounding: float
     dtype: torch.dtype
     device: torch.device
 

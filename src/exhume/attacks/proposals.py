@@ -10,7 +10,6 @@ of random rows is improved by the power method of the activation itself, x ← �
 whose features correlate with the residual.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -89,8 +88,3 @@ def random_rows(
     """Rows uniform on the sphere."""
     rows = torch.randn(count, d, generator=generator, dtype=torch.float64)
     return to_norm(rows, norm).to(like)
-
-
-def capacity(p: int, d: int, share: float) -> int:
-    """How many candidates leave enough equations: m d ≤ share · p, at least 2."""
-    return max(2, math.floor(share * p / d))

@@ -31,6 +31,10 @@ def without_copies(fit: Fit, cosine: float = COPY_COSINE) -> Bool[Tensor, " m"]:
 
 
 def cross_validated(loss: SpanLoss, fit: Fit) -> float:
-    """L / (1 − (m + 1) d / p)²: generalised cross-validation, comparable between numbers of candidates."""
+    """L / (1 − (m + k) d / (k p))²: generalised cross-validation, comparable between numbers of candidates.
+
+    The k in m + k is the free affine part, d numbers an output.
+    """
     m, d = fit.candidates.shape
-    return fit.loss / max(1e-3, 1 - (m + 1) * d / loss.features.p) ** 2
+    unknown = (m + len(loss.weights)) * d
+    return fit.loss / max(1e-3, 1 - unknown / loss.equations) ** 2

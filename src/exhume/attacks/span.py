@@ -230,6 +230,11 @@ class SpanLoss:
         self.counter.total += sweeps * self.features.p / self.counter.all_rows
 
     @property
+    def equations(self) -> int:
+        """k p: each row of V is one equation an output."""
+        return self.weights.numel()
+
+    @property
     def passes(self) -> float:
         """Sweeps over V so far, by this loss and all its parts."""
         return self.counter.total

@@ -10,31 +10,29 @@ eigenvectors of the residual's moment, and each refinement step takes a few conj
 close to the counting limit p = dn. Above, where passes over V are all that counts, candidates start at random, their
 number grows by half, and each step is a split step with momentum: two passes.
 
-Only as many rows are used as the candidates need (`rows_a_number` for each of their m d numbers).
+The plan is here; what its phases work with (rows, refinement, proposals, the floor) is in `workbench.py`.
 """
 
 import math
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.activations import hermite_coefficients
+from exhume.attacks.growth import Growth
 from exhume.attacks.levenberg import Levenberg, Pace
 from exhume.attacks.problem import Problem, State, Step
-from exhume.attacks.proposals import capacity, moment_proposals, pooled_proposals, random_rows
 from exhume.attacks.pruning import cross_validated, removal_costs, without_copies
 from exhume.attacks.signs import repair_signs
-from exhume.attacks.span import Fit, SpanLoss
+from exhume.attacks.span import Fit
+from exhume.attacks.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
 GROW, REGROW, PRUNE, POLISH, DONE = range(5)
-COARSE_FLOOR = 1e-5
-STEERING_GOOD = 1e-3
-Fits = Generator[Fit, None, Fit]
+STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,9 @@ class SplitNewton:
     converged: float = 1e-10  # a loss that counts as the floor of float32 weights
     dense_dim: int = 256
     stage_iterations: int = 15
+    pays: float = 3.0  # a stage is repeated, before candidates are added, while the loss falls by this factor (split)
     growth: float = 0.25  # at most this share of new candidates a stage (dense); 0.5 otherwise
-    capacity: float = 0.75  # m d <= capacity p
+    capacity: float = 0.75  # m d <= capacity k p
     rows_a_number: float = 5.0
     growing_rows_a_number: float = 12.0  # while the residual's moments are looked at (dense)
     rounds: int = 30
@@ -66,7 +65,7 @@ class SplitNewton:
         for fit in search.run():
             step = search.step(fit)
             yield step
-            if search.iteration >= self.iterations and search.phase != DONE:
+            if step.iteration >= self.iterations and search.phase != DONE:
                 yield replace(step, candidates=self.finish(problem, step.candidates))
                 return
 
@@ -83,17 +82,14 @@ class _Search:
 
     def __init__(self, method: SplitNewton, problem: Problem, resume: State | None) -> None:
         self.method, self.problem, self.loss = method, problem, problem.loss
-        p, d = self.loss.features.p, self.loss.features.d
-        self.dense = d <= method.dense_dim
-        self.blind = abs(float(hermite_coefficients(self.loss.features.activation, 2)[2])) < 1e-6
-        limit = capacity(p, d, method.capacity)
-        told = problem.samples
-        self.cap = limit if told is None else told if self.dense else min(limit, max(told + 2, round(1.25 * told)))
-        self.phase, self.unit, self.iteration, self.rounds, self.failures = GROW, 0, 0, 0, 0
+        self.bench = Workbench(method, problem)
+        limit, told = self.bench.capacity(method.capacity), problem.samples
+        oversampled = limit if told is None else min(limit, max(told + 2, round(1.25 * told)))
+        self.cap = told if told is not None and self.bench.dense else oversampled
+        self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
         self.attempt, self.kept_loss = 0, math.inf
-        self.growth = _Growth()
-        self.kept = self.candidates = torch.zeros(0, d, dtype=problem.dtype, device=problem.device)
-        self._parts: dict[tuple[int, bool], SpanLoss] = {}
+        self.growth = Growth()
+        self.kept = self.candidates = torch.zeros(0, self.loss.features.d, dtype=problem.dtype, device=problem.device)
         if resume is not None:
             self._restore(resume)
         self.boundary = self._save()
@@ -103,12 +99,13 @@ class _Search:
     def run(self) -> Iterator[Fit]:
         units = {GROW: self._grow, REGROW: self._regrow, PRUNE: self._prune, POLISH: self._polish}
         while self.phase != DONE:
+            self.bench.growing = self.phase in (GROW, REGROW)
             fit = yield from units[self.phase]()
             self.candidates = fit.candidates
             if self.phase == DONE:
                 self._judge_attempt()
             self.unit += 1
-            self._parts.clear()  # so that a resumed run does, and counts, the same
+            self.bench.clear()
             self.boundary = self._save()
         yield self.loss.to(self.candidates.dtype).fit(self.candidates)
 
@@ -122,193 +119,135 @@ class _Search:
         self.candidates = self.kept
         self.attempt += 1
         if self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts:
-            self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, _Growth()
+            self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, Growth()
             self.candidates = self.kept[:0].to(self.problem.dtype)
 
     def _grow(self) -> Fits:
         """One stage of growth; when nothing is gained by another one, a last refinement."""
-        fit = self._fit(self.candidates) if len(self.candidates) else None
-        if fit is None or self.growth.goes_on(fit, self.cap, self.converged):
-            return (yield from self._stage(self.growth, fit, self.cap))
-        widest = capacity(self.loss.features.p, self.loss.features.d, 0.92)
-        full = len(fit.candidates) >= self.cap and fit.loss > self.converged
+        fit = self.bench.fit(self.candidates) if len(self.candidates) else None
+        if fit is None or self._goes_on(self.growth, fit):
+            return (yield from self._stage(self.growth, fit))
+        explained = self.bench.explained(fit)
+        widest = self.bench.capacity(0.92)
+        full = len(fit.candidates) >= self.cap and not explained
         if full and self.cap < widest and self.problem.samples is None:
             self.cap = widest  # close to the counting limit the usual margin may be too narrow for all samples
             return fit
-        if fit.loss > self.converged:
-            fit = yield from self._refine(fit, 40, stall=15)
-        self.phase = PRUNE if fit.loss <= self.converged else REGROW
+        if not explained:
+            fit = yield from self.bench.refine(fit, 40, stall=15)
+        self.phase = PRUNE if self.bench.explained(fit) else REGROW
         return fit
 
     def _regrow(self) -> Fits:
         """Drop the cheapest 15-65 %, grow again, keep what is better; a cap that fails often is raised by one."""
-        loss = self._part(len(self.candidates))
+        loss = self.bench.part(len(self.candidates))
         best = loss.fit(self.candidates)
         share = 0.15 + 0.5 * float(torch.rand(1, generator=self._generator()))
         count = min(max(2, int(share * len(self.candidates))), len(self.candidates) - 1)
         kept = removal_costs(best, loss).argsort(descending=True)[: len(self.candidates) - count]
-        trial = yield from self._watching(best, self._grow_again(self.candidates[kept]))
+        trial = yield from _watching(best, self._grow_again(self.candidates[kept]))
         self.rounds += 1
-        better = cross_validated(self._part(len(trial.candidates)), trial) < cross_validated(loss, best)
+        better = self._score(trial) < self._score(best)
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
         if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
-            self.cap = min(self.cap + 1, capacity(self.loss.features.p, self.loss.features.d, 0.95))
-        if best.loss <= self.converged or self._hopeless(best):
+            self.cap = min(self.cap + 1, self.bench.capacity(0.95))
+        if self.bench.explained(best) or self._hopeless(best):
             self.phase = PRUNE
         return best
 
     def _prune(self) -> Fits:
         """Merge copies, then remove the cheapest for as long as the refitted loss stays where it was."""
-        fit = self._fit(self.candidates)
+        fit = self.bench.fit(self.candidates)
         if self.problem.coarse is not self.loss:  # coarse products end here
-            fit = yield from self._refine(fit, 60, stall=8)
+            fit = yield from self.bench.refine(fit, 60, stall=8)
         kept = without_copies(fit)
         if not bool(kept.all()):
-            trial = yield from self._watching(fit, self._refit(fit.candidates[kept]))
+            trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
             if trial.loss <= max(10 * fit.loss, self.method.converged):
                 fit = trial
         fit = yield from self._remove_cheap(fit)
         resisted = 0
         while len(fit.candidates) > max(1, resisted) and resisted < 2 and self.problem.samples != len(fit.candidates):
-            loss = self._part(len(fit.candidates))
-            order = removal_costs(fit, loss).argsort()
+            order = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort()
             keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
             keep[order[resisted]] = False
-            trial = yield from self._watching(fit, self._refit(fit.candidates[keep]))
-            allowed = max(1.02 * cross_validated(loss, fit), 10 * self.method.converged)
-            if cross_validated(self._part(len(trial.candidates)), trial) > allowed:
+            trial = yield from _watching(fit, self.bench.refit(fit.candidates[keep]))
+            if self._score(trial) > max(1.02 * self._score(fit), 10 * self.method.converged):
                 resisted += 1
             else:
                 fit, resisted = trial, 0
         told = self.problem.samples
         while told is not None and len(fit.candidates) > told:  # there are no more samples than that
-            kept = removal_costs(fit, self._part(len(fit.candidates))).argsort(descending=True)[:told]
-            fit = yield from self._watching(fit, self._refit(fit.candidates[kept]))
+            kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:told]
+            fit = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
         self.phase = POLISH
         return fit
 
     def _remove_cheap(self, fit: Fit) -> Fits:
-        """All candidates whose removal costs no more than the loss itself, at once: the common case in one refit."""
-        costs = removal_costs(fit, self._part(len(fit.candidates)))
-        kept = costs > 10 * max(fit.loss, self.method.converged)
+        """All candidates that cost no more than one that only fits noise would, at once: most cases in one refit."""
+        loss = self.bench.part(len(fit.candidates))
+        noise_only = 10 * fit.loss * min(1.0, loss.features.d / loss.equations)
+        kept = removal_costs(fit, loss) > max(noise_only, 10 * self.method.converged)
         if bool(kept.all()) or not bool(kept.any()):
             return fit
-        trial = yield from self._watching(fit, self._refit(fit.candidates[kept]))
-        return trial if trial.loss <= max(10 * fit.loss, 10 * self.method.converged) else fit
+        trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
+        return trial if self._score(trial) <= max(1.02 * self._score(fit), 10 * self.method.converged) else fit
 
     def _polish(self) -> Fits:
         """Signs, then the published loss (no affine part) down to the floor."""
-        loss = self._rows_for(len(self.candidates), self.method.rows_a_number)
+        loss = self.bench.rows_for(len(self.candidates), self.method.rows_a_number)
         candidates = repair_signs(loss, self.candidates)
         if self.method.exact:
             loss, candidates = loss.to(torch.float64), candidates.double()
-        rule = Levenberg(40 if self.dense else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
+        rule = Levenberg(40 if self.bench.dense else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
         fit = loss.fit(candidates)
         for refined in rule.refine(loss, fit, self.problem.norm, 40):
             fit = refined
-            self.iteration += 1
+            self.bench.iteration += 1
             yield fit
         self.phase = DONE
         return fit
 
     # --- its parts
 
-    def _stage(self, growth: "_Growth", fit: Fit | None, cap: int) -> Fits:
+    def _goes_on(self, growth: Growth, fit: Fit) -> bool:
+        return growth.goes_on(len(fit.candidates), self.cap) and not self.bench.explained(fit)
+
+    def _stage(self, growth: Growth, fit: Fit | None) -> Fits:
         """Adds candidates and refines all of them; a stage that pays is repeated before more are added."""
         if fit is None or not growth.paying:
-            new = self._propose(fit, cap)
-            fit = self._fit(new if fit is None else torch.cat([fit.candidates, new]))
+            new = self._propose(fit)
+            fit = self.bench.fit(new if fit is None else torch.cat([fit.candidates, new]))
             growth.added, growth.pace = len(new), Pace()
         before = fit.loss
-        stall = 8 if self.dense else 10**9
-        fit = yield from self._refine(fit, self.method.stage_iterations, stall, growth.pace)
-        growth.paying = not self.dense and fit.loss < before / 8
-        growth.judge(cross_validated(self._part(len(fit.candidates)), fit))
+        stall = 8 if self.bench.dense else 10**9
+        fit = yield from self.bench.refine(fit, self.method.stage_iterations, stall, growth.pace)
+        growth.paying = not self.bench.dense and fit.loss < before / self.method.pays
+        growth.judge(self._score(fit))
         return fit
+
+    def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
+        generator = self._generator(0 if fit is None else len(fit.candidates))
+        if fit is None and self.attempt and self.bench.dense:  # another start than the eigenvectors of the first
+            return self.bench.random_start(max(1, self.cap // 4), generator)
+        return self.bench.propose(fit, self.cap, generator)
 
     def _grow_again(self, candidates: Float[Tensor, "m d"]) -> Fits:
-        fit, growth = self._fit(candidates), _Growth()
-        while growth.goes_on(fit, self.cap, self.converged):
-            fit = yield from self._stage(growth, fit, self.cap)
-        return (yield from self._refine(fit, 40, stall=15))
+        fit, growth = self.bench.fit(candidates), Growth()
+        while self._goes_on(growth, fit):
+            fit = yield from self._stage(growth, fit)
+        return (yield from self.bench.refine(fit, 40, stall=15))
 
-    def _propose(self, fit: Fit | None, cap: int) -> Float[Tensor, "count d"]:
-        m = 0 if fit is None else len(fit.candidates)
-        if not self.dense:
-            count = cap - m if self.problem.samples is not None else min(cap - m, max(8, m // 2))
-            generator = self._generator(m)
-            return random_rows(count, self.loss.features.d, self.problem.norm, generator, self.candidates)
-        loss = self._part(max(m, 1))
-        residual = loss.bare_residual() if fit is None else fit.residual
-        if fit is None and self.attempt:
-            return random_rows(max(1, cap // 4), loss.features.d, self.problem.norm, self._generator(), residual)
-        if self.blind:
-            found = pooled_proposals(loss, residual, self.problem.norm, self._generator(m))
-        else:
-            found = moment_proposals(loss, residual, self.problem.norm)
-        most = max(1, cap // 2) if fit is None else min(cap - m, max(1, int(self.method.growth * m)))
-        return found.rows[: max(1, min(most, found.outside))]
-
-    def _refit(self, candidates: Float[Tensor, "m d"]) -> Fits:
-        """Refinement after candidates were removed: patient where iterations are cheap, quick to judge where not."""
-        fit = self._fit(candidates)
-        if self.dense:
-            return (yield from self._refine(fit, 60, stall=8))
-        return (yield from self._refine(fit, 60, stall=5, stall_factor=0.7))
-
-    def _refine(
-        self, fit: Fit, iterations: int, stall: int, pace: Pace | None = None, stall_factor: float = 0.9
-    ) -> Fits:
-        rule = Levenberg(10 if self.dense else 0, 0.1, 1e-4 if self.dense else 1e-3, stall, stall_factor)
-        loss = self._part(len(fit.candidates))
-        for refined in rule.refine(loss, fit, self.problem.norm, iterations, self.converged, pace):
-            fit = refined
-            self.iteration += 1
-            yield fit
-        return fit
-
-    def _watching(self, best: Fit, trial: Fits) -> Fits:
-        """Runs a trial while showing the best so far: what an interruption keeps is never a half-done trial."""
-        while True:
-            try:
-                next(trial)
-            except StopIteration as end:
-                return end.value
-            yield best
-
-    def _fit(self, candidates: Float[Tensor, "m d"]) -> Fit:
-        return self._part(len(candidates)).fit(candidates)
-
-    def _part(self, m: int) -> SpanLoss:
-        """The loss on as many rows as m candidates need, with the affine part where that is affordable."""
-        growing = self.dense and self.phase in (GROW, REGROW)
-        number = self.method.growing_rows_a_number if growing else self.method.rows_a_number
-        return self._rows_for(m, number, self.dense)
-
-    @property
-    def converged(self) -> float:
-        """The loss that counts as the floor: that of bfloat16 is far higher."""
-        coarse = self.problem.coarse is not self.loss and self.phase in (GROW, REGROW)
-        return max(self.method.converged, COARSE_FLOOR) if coarse else self.method.converged
-
-    def _rows_for(self, m: int, rows_a_number: float, affine: bool = False) -> SpanLoss:
-        p, d = self.loss.features.p, self.loss.features.d
-        rows = min(p, math.ceil(rows_a_number * d * max(m, 8) / 1024) * 1024)
-        if (rows, affine) not in self._parts:
-            whole = self.problem.coarse if self.phase in (GROW, REGROW) else self.loss
-            self._parts[rows, affine] = whole.part(rows, affine)
-        return self._parts[rows, affine]
+    def _score(self, fit: Fit) -> float:
+        return cross_validated(self.bench.part(len(fit.candidates)), fit)
 
     def _hopeless(self, best: Fit) -> bool:
         """Enough rounds; fewer where the residual has no structure left, as with noise on the weights."""
         if self.rounds >= self.method.rounds:
             return True
-        if not self.dense:
-            return self.failures >= 8
-        if self.failures < 6:
-            return False
-        loss = self._part(len(best.candidates))
-        return moment_proposals(loss, best.residual, self.problem.norm).outside == 0
+        steering = self.problem.steering_loss(best.candidates)
+        nearly = steering is not None and steering < STEERING_GOOD
+        return self.failures >= (2 if nearly else 6) and not self.bench.structured(best)
 
     def _generator(self, m: int = 0) -> torch.Generator:
         return self.problem.generator(self.unit * 100_003 + m)
@@ -319,7 +258,7 @@ class _Search:
         notes: dict[str, float] = {"candidates": len(fit.candidates), "phase": self.phase}
         # while a second attempt is under way, the first one is what an interruption should keep
         candidates = self.kept if self.attempt and self.phase != DONE else fit.candidates
-        return Step(self.iteration, candidates, fit.loss, self.boundary, notes)
+        return Step(self.bench.iteration, candidates, fit.loss, self.boundary, notes)
 
     def _save(self) -> State:
         tensors = {"candidates": self.candidates, "kept": self.kept}
@@ -327,54 +266,28 @@ class _Search:
             tensors["velocity"] = self.growth.pace.velocity
         numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
         kept_loss = -1.0 if math.isinf(self.kept_loss) else self.kept_loss  # JSON has no infinity
-        return State(tensors, {**numbers, **self.growth.numbers(), "passes": self.loss.passes, "kept_loss": kept_loss})
+        others = {"iteration": self.bench.iteration, "passes": self.loss.passes, "kept_loss": kept_loss}
+        return State(tensors, {**numbers, **self.growth.numbers(), **others})
 
     def _restore(self, state: State) -> None:
         self.candidates = state.tensors["candidates"].to(self.problem.device)
         self.kept = state.tensors["kept"].to(self.problem.device)
         self.kept_loss = math.inf if state.numbers["kept_loss"] < 0 else state.numbers["kept_loss"]
-        self.growth = _Growth.restored(state.numbers, state.tensors.get("velocity"))
+        self.growth = Growth.restored(state.numbers, state.tensors.get("velocity"))
         self.loss.counter.total = state.numbers["passes"]
+        self.bench.iteration = int(state.numbers["iteration"])
         for name in _COUNTERS:
             setattr(self, name, int(state.numbers[name]))
 
 
-_COUNTERS = ("phase", "unit", "iteration", "rounds", "failures", "cap", "attempt")
+_COUNTERS = ("phase", "unit", "rounds", "failures", "cap", "attempt")
 
 
-@dataclass
-class _Growth:
-    """Whether adding candidates still pays."""
-
-    best: float = math.inf
-    since: int = 0  # candidates added since the cross-validated loss last fell
-    added: int = 0
-    paying: bool = False  # the last stage made the loss fall so much that it is repeated
-    pace: Pace = field(default_factory=Pace)
-
-    def judge(self, score: float) -> None:
-        self.since = 0 if score < 0.99 * self.best else self.since + self.added
-        self.best = min(self.best, score)
-
-    def goes_on(self, fit: Fit, cap: int, converged: float) -> bool:
-        if fit.loss <= converged:
-            return False
-        m = len(fit.candidates)
-        return self.paying or (m < cap and self.since <= max(4, m // 6))
-
-    def numbers(self) -> dict[str, float]:
-        best = -1.0 if math.isinf(self.best) else self.best  # JSON has no infinity
-        return {
-            "best": best,
-            "since": self.since,
-            "added": self.added,
-            "paying": int(self.paying),
-            "damping": self.pace.damping,
-            "raise_by": self.pace.raise_by,
-        }
-
-    @classmethod
-    def restored(cls, numbers: dict[str, float], velocity: Tensor | None) -> "_Growth":
-        best = math.inf if numbers["best"] < 0 else numbers["best"]
-        pace = Pace(numbers["damping"], numbers["raise_by"], velocity)
-        return cls(best, int(numbers["since"]), int(numbers["added"]), bool(numbers["paying"]), pace)
+def _watching(best: Fit, trial: Fits) -> Fits:
+    """Runs a trial while showing the best so far: what an interruption keeps is never a half-done trial."""
+    while True:
+        try:
+            next(trial)
+        except StopIteration as end:
+            return end.value
+        yield best

@@ -12,9 +12,9 @@ The step is split by S = span of the rows of X̂:
 One iteration is one forward and one backward pass.
 
 *Momentum.* Near the solution the error of a plain step is I − M⁻¹H, and the spectrum of M⁻¹H fills Marchenko-Pastur's
-interval [(1 − √q)², (1 + √q)²], q = m d / p. For that interval Polyak's optimal heavy ball has step 1 and momentum q
-exactly, and converges like (√q)^t instead of (2√q / (1 + q))^t, at no extra pass. Far from the solution the landscape
-decides, not this spectrum; there a momentum of 3/4 needs fewer passes than q.
+interval [(1 − √q)², (1 + √q)²], q = m d / (k p) for k outputs. For that interval Polyak's optimal heavy ball has step 1
+and momentum q exactly, and converges like (√q)^t instead of (2√q / (1 + q))^t, at no extra pass. Far from the solution
+the landscape decides, not this spectrum; there a momentum of 3/4 needs fewer passes than q.
 """
 
 import torch
@@ -41,7 +41,7 @@ def split_move(loss: SpanLoss, model: Model, damping: float, velocity: Float[Ten
     across = inverse @ (descent - (descent @ basis) @ basis.T)
     change = tangent(inside + across, candidates)
     if velocity is not None:
-        change = change + momentum(model.fit.loss, m * d / loss.features.p) * tangent(velocity, candidates)
+        change = change + momentum(model.fit.loss, m * d / loss.equations) * tangent(velocity, candidates)
     # with M⁻¹H near the identity the step gains about what its first order promises
     return Move(change, float((descent * change).sum()) / model.energy)
 
