@@ -25,6 +25,7 @@ LATER_THAN_DATA = ("victims", "observation", "attacks", "reconstruction", "metri
 FORBIDDEN = {
     **dict.fromkeys(ATTACKER, ("data", "victims", "metrics", "experiments", "report", "cli")),
     "data": LATER_THAN_DATA,
+    "networks": ("data", "features", *LATER_THAN_DATA),
     "victims": ("attacks", "reconstruction", "metrics", "experiments", "report", "cli"),
     "metrics": ("attacks", "victims", "data", "experiments", "report", "cli"),
     "experiments": ("report", "cli"),

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.span import Fit, SpanLoss
+from exhume.features import memory
 from exhume.features.rows import blocks
 
 # shares of the mean curvature added where a candidate has none of its own (a coefficient near zero)
@@ -56,10 +57,14 @@ class Move:
 
 def linearise(loss: SpanLoss, fit: Fit) -> Model:
     """Slopes, metric and descent direction at a fit. One pass."""
-    with torch.no_grad():
-        slopes = loss.features.activation.derivative(fit.preactivations)
+    slopes = memory.empty(len(fit.preactivations), loss.features.p, fit.preactivations)
     weights = fit.coefficients.to(slopes.dtype)
-    pulled = loss.pull_back(lambda block: slopes[:, block] * (weights @ fit.residual[:, block]), fit.candidates)
+
+    def weigh(block: slice) -> Float[Tensor, "m rows"]:
+        slopes[:, block] = steepness = loss.features.activation.derivative(fit.preactivations[:, block])
+        return steepness.mul_(weights @ fit.residual[:, block])
+
+    pulled = loss.pull_back(weigh, fit.candidates)
     descent = tangent(pulled, fit.candidates)
     return Model(fit, slopes, _metric(loss, fit, slopes), descent, loss.energy)
 
@@ -78,7 +83,7 @@ def _metric(loss: SpanLoss, fit: Fit, slopes: Float[Tensor, "m p"]) -> Float[Ten
 def curve(loss: SpanLoss, model: Model, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
     """H times directions. Two passes."""
     weights = model.fit.coefficients.to(directions.dtype)
-    moved = weights.T @ (model.slopes * loss.push_forward(directions))
+    moved = weights.T @ loss.push_forward(directions).mul_(model.slopes)
     moved, _ = loss.project(model.fit, moved)
     pulled = loss.pull_back(lambda block: model.slopes[:, block] * (weights @ moved[:, block]), directions)
     return tangent(pulled, model.fit.candidates)

@@ -22,6 +22,7 @@ from exhume.attacks.interruption import Interruption
 from exhume.attacks.problem import Method, Problem, Step
 from exhume.attacks.span import SpanLoss
 from exhume.errors import ExhumeError, UsageError
+from exhume.features import memory
 from exhume.features.rows import HeldRows, hold
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
@@ -112,6 +113,7 @@ def run_attack(
     assert step is not None, "a method yields at least its start"
     candidates = method.finish(problem, step.candidates) if over else step.candidates
     found = _reconstruction(observation, split, problem, method, candidates, trace[-1], settings)
+    memory.release()
     if checkpoint and not over:
         checkpoint.unlink(missing_ok=True)
     return Attacked(found, trace, interrupted)

@@ -25,10 +25,12 @@ from torch import Tensor
 
 from exhume.attacks.affine import AffinePart
 from exhume.errors import ExhumeError
+from exhume.features import memory
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows, blocks
 
 NEARLY_SINGULAR = 1e-4
+EXACT_BELOW = 1e-8  # a loss that rounding in float32 begins to touch
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,14 +119,13 @@ class SpanLoss:
     def fit(self, candidates: Float[Tensor, "m d"]) -> Fit:
         """Projects the weights on the span of the candidates' features. One pass."""
         m, k = len(candidates), len(self.weights)
-        preactivations = candidates.new_empty(m, self.features.p)
-        features = torch.empty_like(preactivations)
+        preactivations = memory.empty(m, self.features.p, candidates)
+        features = memory.empty(m, self.features.p, candidates)
         gram = torch.zeros(m, m, dtype=torch.float64, device=candidates.device)
         moments = torch.zeros(m, k, dtype=torch.float64, device=candidates.device)
         overlap: Tensor | None = None
         with torch.no_grad():  # in-place paths of the activations
-            for block, values in self.features.preactivation_blocks(candidates):
-                preactivations[:, block] = values
+            for block, values in self.features.preactivation_blocks(candidates, out=preactivations):
                 features[:, block] = mapped = self.features.activation.value(values)
                 gram += mapped @ mapped.T
                 moments += mapped @ self.weights[:, block].T
@@ -132,7 +133,8 @@ class SpanLoss:
                     product = self.affine.times(mapped, block).double()
                     overlap = product if overlap is None else overlap + product
         self.count_passes(1)
-        if candidates.dtype != torch.float64 and _nearly_singular(gram):
+        careful = candidates.dtype != torch.float64 and _nearly_singular(gram)
+        if careful:
             gram, moments = self._exact_products(features)
         if self.affine and overlap is not None:
             overlap_scaled = overlap @ self.affine.inverse
@@ -143,7 +145,8 @@ class SpanLoss:
         fit = Fit(
             candidates, preactivations, features, gram, inverse, inverse @ moments, self.weights, float("nan"), overlap
         )
-        return self._finish(fit)
+        finished = self._finish(fit, careful)
+        return finished if careful or finished.loss > EXACT_BELOW else self._finish(fit, True)
 
     def _exact_products(self, features: Float[Tensor, "m p"]) -> tuple[Float[Tensor, "m m"], Float[Tensor, "m k"]]:
         """F Fᵀ and F θᵀ in float64, which nearly parallel features (sigmoid, copies) need. No pass."""
@@ -207,20 +210,20 @@ class SpanLoss:
         self.count_passes(1)
         return missed / self.energy
 
-    def _finish(self, fit: Fit) -> Fit:
+    def _finish(self, fit: Fit, exactly: bool) -> Fit:
         """Residual and loss, after one refinement of the coefficients: the Gram matrix is rounded."""
-        residual, coefficients = self._project_exactly(fit)
+        residual, coefficients = self._explain(fit, torch.float64 if exactly else self.weights.dtype)
         residual, correction = self.project(fit, residual)
         loss = float(residual.double().square().sum()) / self.energy
         return replace(fit, coefficients=coefficients + correction, residual=residual, loss=loss)
 
-    def _project_exactly(self, fit: Fit) -> tuple[Float[Tensor, "k p"], Float[Tensor, "m k"]]:
-        """θ − αᵀF summed in float64: large coefficients of nearly parallel features cancel there."""
+    def _explain(self, fit: Fit, dtype: torch.dtype) -> tuple[Float[Tensor, "k p"], Float[Tensor, "m k"]]:
+        """θ − αᵀF. In float64 where large coefficients of nearly parallel features cancel, or little is left."""
         coefficients = fit.coefficients
         residual = torch.empty_like(self.weights)
         for block in blocks(self.features.rows):
-            explained = coefficients.T @ fit.features[:, block].double()
-            residual[:, block] = (self.weights[:, block].double() - explained).to(residual.dtype)
+            explained = coefficients.T.to(dtype) @ fit.features[:, block].to(dtype)
+            residual[:, block] = self.weights[:, block].to(dtype) - explained
         if self.affine is not None and fit.affine_overlap is not None:
             slopes = self.affine.inverse @ self.affine.moments - fit.affine_overlap.T @ coefficients
             residual -= self.affine.combine(slopes)

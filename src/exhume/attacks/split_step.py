@@ -23,6 +23,7 @@ from torch import Tensor
 
 from exhume.attacks.gauss_newton import Model, Move, tangent
 from exhume.attacks.span import SpanLoss
+from exhume.features import memory
 
 CURVATURE_ROWS = 5  # times m²
 INNER_PRODUCTS = 30
@@ -64,10 +65,13 @@ def _solve_inside(
     gram_inverse = fit.gram_inverse.to(dtype)
     places = fit.candidates @ basis  # norms are kept: only moves across each candidate count, inside S as well
 
+    values = memory.empty(m, rows, coordinates)  # one matrix for all products: fresh ones would cost as much as they do
+
     def times(inner: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
-        moved = weights.T @ (slopes * (inner @ coordinates)) + change.T @ features
-        bent = scale * (slopes * (weights @ moved)) @ coordinates.T + damped * inner
-        return tangent(bent, places), scale * (features @ moved.T)
+        torch.mm(inner, coordinates, out=values).mul_(slopes)
+        moved = weights.T @ values + change.T @ features
+        torch.mm(weights, moved, out=values).mul_(slopes)
+        return tangent(scale * (values @ coordinates.T) + damped * inner, places), scale * (features @ moved.T)
 
     inner = torch.zeros(m, basis.shape[1], dtype=dtype, device=basis.device)
     change = torch.zeros_like(weights)

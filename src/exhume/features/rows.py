@@ -76,7 +76,7 @@ class HeldRows:
 
     @property
     def block_rows(self) -> int:
-        return CHUNK_ROWS * 8
+        return CHUNK_ROWS * 4
 
     def block(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
         return self.values[start:stop]

@@ -1,0 +1,109 @@
+"""The last layer of a module, and the features that it sees.
+
+The gradient of any loss with respect to a linear head W in f(x) = W φ(x) + b is Σ_i e_i φ(x_i)ᵀ: whatever comes after
+the head, its change is a combination of the penultimate features φ(x_i), the head's inputs.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from exhume.errors import UsageError
+from exhume.networks.attention import differentiable_attention
+from exhume.networks.loading import LISTED, check_inputs
+
+
+def find_head(model: nn.Module, name: str | None = None) -> nn.Linear:
+    """The linear layer of that name; without a name the last one that the model registered."""
+    linear = {path: layer for path, layer in model.named_modules() if isinstance(layer, nn.Linear)}
+    if not linear:
+        raise UsageError("expected a model with a linear layer as its head, found none of type torch.nn.Linear")
+    if name is None:
+        return list(linear.values())[-1]
+    if name in linear:
+        return linear[name]
+    last = list(linear)[-LISTED:]
+    others = f"{', '.join(last)}{f' (the last {LISTED} of {len(linear)})' if len(linear) > LISTED else ''}"
+    modules = dict(model.named_modules())
+    if name in modules:
+        raise UsageError(
+            f"expected a linear head, found {name!r} of type {type(modules[name]).__name__}; there are {others}"
+        )
+    raise UsageError(
+        f"expected the name of a linear layer, found {name!r}, which the model does not have; there are {others}"
+    )
+
+
+class _Reached(Exception):
+    """The forward pass has come to the head: what follows is not needed."""
+
+
+class PenultimateFeatures(nn.Module):
+    """φ(x) (n × h): a copy of the model that stops at its head and gives what the head would have seen.
+
+    A hook takes the head's input, so nothing is assumed of how the model calls its head, and the result belongs to the
+    same transform as the call: torch.func's jvp, vjp and vmap work, also through `functional_call`, and attention is
+    computed in a way that allows them.
+    """
+
+    def __init__(self, model: nn.Module, head_name: str) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self.head_name = head_name
+        self._seen: list[Tensor] = []
+        self.model.get_submodule(head_name).register_forward_pre_hook(self._take)
+
+    def _take(self, head: nn.Module, seen: tuple[Tensor, ...]) -> None:
+        self._seen.append(seen[0])
+        raise _Reached
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self._seen.clear()
+        try:
+            with differentiable_attention():
+                self.model(inputs)
+        except _Reached:
+            return self._seen.pop()
+        raise UsageError(f"expected the model to call its head {self.head_name!r}, found that it does not")
+
+
+def split_at_head(model: nn.Module, head: nn.Linear, probe: Tensor) -> PenultimateFeatures:
+    """The map from inputs to the head's input, tried out on the probe (at least two inputs, in the model's shape)."""
+    check_inputs(probe)
+    names = [name for name, layer in model.named_modules() if layer is head]
+    if not names:
+        raise UsageError("expected a head that is a layer of the model, found one of another model")
+    features = PenultimateFeatures(model, names[0])
+    with torch.no_grad():
+        calls = _count_calls(model, names[0], probe)
+        seen = features(probe)
+    if calls != 1:
+        raise UsageError(f"expected the model to call its head {names[0]!r} once a batch, found {calls} calls")
+    if seen.shape != (len(probe), head.in_features):
+        raise UsageError(
+            f"expected the head {names[0]!r} to see {len(probe)} x {head.in_features} features of {len(probe)} inputs, "
+            f"found shape {list(seen.shape)}"
+        )
+    return features
+
+
+def _count_calls(model: nn.Module, head_name: str, probe: Tensor) -> int:
+    """How often a whole forward pass calls the head; counted on the model itself, in evaluation mode."""
+    calls: list[None] = []
+    training = {name: layer.training for name, layer in model.named_modules()}
+    handle = model.get_submodule(head_name).register_forward_pre_hook(lambda head, seen: calls.append(None))
+    try:
+        model.eval()
+        model(probe)
+    except Exception as problem:
+        reason = " ".join(str(problem).split())
+        raise UsageError(
+            f"expected a model that takes inputs of shape {list(probe.shape[1:])}, found: "
+            f"{type(problem).__name__}: {reason}"
+        ) from problem
+    finally:
+        handle.remove()
+        for name, layer in model.named_modules():
+            layer.training = training[name]
+    return len(calls)

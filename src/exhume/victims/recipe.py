@@ -1,0 +1,94 @@
+"""How a network is trained: the method, its numbers, and when to stop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from exhume.errors import UsageError
+from exhume.validation import parse_fields
+
+Method = Literal["gd", "sgd", "adam"]
+Stopped = Literal["target", "steps", "flat", "interrupted"]
+
+ADAM_STEP = 1e-3
+Progress = Callable[[int, float], None]
+"""Told the number of steps and the loss there."""
+
+
+class Recipe(BaseModel):
+    """Full-batch gradient descent, mini-batch descent, or Adam, on the loss + (weight_decay / 2) ||weights||².
+
+    As torch.optim has them: momentum b ← μ b + g, w ← w − η b, with the decay inside g. `batch_size`: None is the full
+    batch for gd and adam, and for sgd half the samples, at most 32. `step_size`: None takes (1 − μ) / the largest
+    curvature at the start (Adam: 1e-3) and halves it if the loss rises; a given one is kept. Momentum
+    multiplies steps by 1 / (1 − μ) in effect, and larger ones swing over the minimum, which moves the features far
+    more. `until`: None takes the loss's own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    method: Method = "gd"
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    batch_size: int | None = Field(default=None, ge=1)
+    step_size: float | None = Field(default=None, gt=0)
+    until: float | None = Field(default=None, ge=0)
+    steps: int = Field(default=100_000, ge=1)
+    seed: int = Field(default=0, ge=0, lt=2**63)  # of the order of the mini-batches
+
+    @classmethod
+    def parse(cls, **fields: object) -> "Recipe":
+        return parse_fields(cls, **fields)
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> "Recipe":
+        if self.method == "gd" and self.batch_size is not None:
+            raise UsageError(f"expected no batch size with gd, found {self.batch_size}; sgd takes mini-batches")
+        if self.method == "adam" and self.momentum:
+            raise UsageError(f"expected no momentum with adam, which has its own, found {self.momentum:g}")
+        return self
+
+    def batch(self, samples: int) -> int | None:
+        """The number of samples of a mini-batch, None for all of them."""
+        size = min(32, -(-samples // 2)) if self.method == "sgd" and self.batch_size is None else self.batch_size
+        return None if size is None or size >= samples else size
+
+    @property
+    def monotone(self) -> bool:
+        """Whether each step has to lower the loss if it is small enough."""
+        return self.method == "gd" and self.momentum == 0 and self.weight_decay == 0
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    steps: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How training went."""
+
+    loss: float
+    steps: int
+    step_size: float
+    stopped: Stopped
+    curvature: float | None
+    """The largest curvature at the start; None where the step did not come from it."""
+    lowered: int
+    """How often the step was halved because the loss rose."""
+    history: tuple[HistoryPoint, ...]
+    """The loss on all samples, at the start, at steps about 1 % apart, and at the end."""
+
+    def describe(self) -> str:
+        came_from = "" if self.curvature is None else f" (largest curvature {self.curvature:.3g})"
+        halved = f", halved {self.lowered} times because the loss rose" if self.lowered else ""
+        ending = {
+            "target": "",
+            "steps": "; it stopped at the number of steps",
+            "flat": "; it no longer fell",
+            "interrupted": "; it was interrupted",
+        }[self.stopped]
+        return f"loss {self.loss:.2g} after {self.steps} steps of {self.step_size:.3g}{came_from}{halved}{ending}"

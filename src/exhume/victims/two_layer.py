@@ -1,0 +1,144 @@
+"""Two-layer networks f(x) = W₂ φ(W₁ x) with k outputs, both layers trained.
+
+W₁(0) has entries N(0, 1/d) and is kept as a seed, W₂(0) has entries N(0, 1/h) or is zero. What an attacker sees are the
+trained features φ(W₁(T) x) and the change W₂(T) − W₂(0) of the head (k × h, p_L = k h numbers).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from exhume import seeds
+from exhume.activations import activation
+from exhume.data.dataset import Dataset
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import DrawnRows, Rows, hold, write_rows
+from exhume.networks.two_layer import TwoLayer
+from exhume.observation import Knowledge, Observation
+from exhume.validation import parse_fields
+from exhume.victims.descent import ModuleIterates
+from exhume.victims.descent_loop import Surroundings, descend
+from exhume.victims.losses import LossName, default_outputs, loss_named, make_targets
+from exhume.victims.moved_rows import MovedRows
+from exhume.victims.random_features import _common_norm
+from exhume.victims.recipe import Descent, Recipe
+from exhume.victims.span_iterates import SpanIterates
+
+
+class TwoLayerConfig(BaseModel):
+    """Everything that is needed to train the same victim again, besides its data. `outputs` None: by the classes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    width: int = Field(ge=1)
+    outputs: int | None = Field(default=None, ge=1)
+    activation: str = "relu"
+    loss: LossName = "square"
+    zero_head: bool = False
+    recipe: Recipe = Recipe()
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @classmethod
+    def parse(cls, **fields: object) -> "TwoLayerConfig":
+        return parse_fields(cls, **fields)
+
+
+@dataclass(frozen=True, eq=False)
+class TwoLayerVictim:
+    """A trained network: what an attacker sees of it, and what only its owner knows."""
+
+    observation: Observation
+    descent: Descent
+    initial_rows: DrawnRows
+    initial_head: Float[Tensor, "k h"]
+    head: Float[Tensor, "k h"]
+    moved: MovedRows | None
+    """W₁(T) as (s, C); None if the recipe leaves the span (Adam). It holds the training data."""
+
+    @property
+    def training_loss(self) -> float:
+        return self.descent.loss
+
+    @property
+    def steps(self) -> int:
+        return self.descent.steps
+
+    @property
+    def decayed_change(self) -> Float[Tensor, "k h"]:
+        """W₂(T) − s W₂(0): with weight decay this, and not W₂(T) − W₂(0), is in the span of the features on the way."""
+        scale = 1.0 if self.moved is None else self.moved.scale
+        return self.head - scale * self.initial_head
+
+
+def draw_first_layer(config: TwoLayerConfig, d: int) -> DrawnRows:
+    return DrawnRows(seeds.derive(config.seed, "features"), config.width, d)
+
+
+def draw_head(config: TwoLayerConfig, outputs: int, dtype: torch.dtype) -> Float[Tensor, "k h"]:
+    if config.zero_head:
+        return torch.zeros(outputs, config.width, dtype=dtype)
+    stream = seeds.generator(config.seed, "network")
+    return (torch.randn(outputs, config.width, generator=stream) / math.sqrt(config.width)).to(dtype)
+
+
+def train_two_layer(
+    config: TwoLayerConfig, data: Dataset, features_file: Path | None = None, around: Surroundings | None = None
+) -> TwoLayerVictim:
+    """Trains both layers. W₁(T) (h × d) is written to `features_file` block by block, or held in memory without one."""
+    outputs = default_outputs(data, config.loss) if config.outputs is None else config.outputs
+    targets = make_targets(data, config.loss, outputs)
+    rows, head = draw_first_layer(config, data.inputs.shape[1]), draw_head(config, outputs, data.inputs.dtype)
+    around = around or Surroundings()
+    # the recipe is kept apart in a checkpoint
+    settings = {**around.settings, "two-layer": config.model_dump(mode="json", exclude={"recipe"})}
+    around = replace(around, settings=settings)
+    train = _train_all_weights if config.recipe.method == "adam" else _train_in_the_span
+    way = train(config, data, targets, rows, head, around)
+    trained = way.rows
+    kept = hold(trained, dtype=data.inputs.dtype) if features_file is None else write_rows(trained, features_file)
+    observation = Observation(
+        RidgeFeatures(kept, activation(config.activation)),
+        way.head - head,
+        Knowledge(samples=len(data.inputs), norm=_common_norm(data.inputs)),
+        data.image_shape,
+    )
+    moved = trained if isinstance(trained, MovedRows) else None
+    return TwoLayerVictim(observation, way.descent, rows, head, way.head, moved)
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    rows: Rows
+    head: Float[Tensor, "k h"]
+    descent: Descent
+
+
+def _train_in_the_span(
+    config: TwoLayerConfig, data: Dataset, targets: Tensor, rows: DrawnRows, head: Tensor, around: Surroundings
+) -> _Way:
+    loss, act = loss_named(config.loss), activation(config.activation)
+    iterates = SpanIterates(rows, head, act, data.inputs, targets, loss, config.recipe)
+    descent = descend(iterates, config.recipe, _until(config), around)
+    moved = MovedRows(rows, iterates.scale, iterates.coefficients, data.inputs)
+    return _Way(moved, iterates.head, descent)
+
+
+def _train_all_weights(
+    config: TwoLayerConfig, data: Dataset, targets: Tensor, rows: DrawnRows, head: Tensor, around: Surroundings
+) -> _Way:
+    """Adam divides by the size of each weight's own gradient, which takes W₁ out of the span of the data."""
+    first = hold(rows, dtype=data.inputs.dtype)
+    model = TwoLayer(first.values, head, activation(config.activation).value)
+    iterates = ModuleIterates(model, data.inputs, targets, loss_named(config.loss), config.recipe)
+    descent = descend(iterates, config.recipe, _until(config), around)
+    trained = replace(first, values=model.first.weight.detach())
+    return _Way(trained, model.head.weight.detach(), descent)
+
+
+def _until(config: TwoLayerConfig) -> float:
+    return loss_named(config.loss).until if config.recipe.until is None else config.recipe.until
