@@ -13,6 +13,7 @@ from exhume.activations import ACTIVATIONS, activation
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, MappedRows, Rows, hold, write_rows
+from exhume.features.selected_rows import SelectedRows
 from exhume.files import read_tensors
 from exhume.observation import Knowledge, Observation, load_observation, save_observation
 
@@ -37,13 +38,13 @@ def assert_same(one: Observation, two: Observation) -> None:
     assert one.weights.dtype == two.weights.dtype
     assert torch.equal(one.weights, two.weights)
     assert (one.knowledge, one.image_shape) == (two.knowledge, two.image_shape)
-    assert one.features.activation == two.features.activation
-    assert torch.equal(one.features.rows.block(0, one.features.p), two.features.rows.block(0, two.features.p))
-    if one.features.bias is None:
-        assert two.features.bias is None
+    assert one.ridge.activation == two.ridge.activation
+    assert torch.equal(one.ridge.rows.block(0, one.ridge.p), two.ridge.rows.block(0, two.ridge.p))
+    if one.ridge.bias is None:
+        assert two.ridge.bias is None
     else:
-        assert two.features.bias is not None
-        assert torch.equal(one.features.bias, two.features.bias)
+        assert two.ridge.bias is not None
+        assert torch.equal(one.ridge.bias, two.ridge.bias)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -60,7 +61,17 @@ def test_every_activation_and_a_bias_come_back(tmp_path: Path, name: str) -> Non
     assert_same(load_observation(tmp_path / "o"), saved)
 
 
-@pytest.mark.parametrize("knowledge", [Knowledge(), Knowledge(samples=7), Knowledge(norm=0.1 + 0.2)])
+@pytest.mark.parametrize(
+    "knowledge",
+    [
+        Knowledge(),
+        Knowledge(samples=7),
+        Knowledge(norm=0.1 + 0.2),
+        Knowledge(initial="known", initial_body=True),
+        Knowledge(initial="seed"),
+        Knowledge(initial="distribution"),
+    ],
+)
 def test_what_is_not_known_stays_unknown(tmp_path: Path, knowledge: Knowledge) -> None:
     saved = replace(observation_of(DrawnRows(3, P, D)), knowledge=knowledge, image_shape=None)
     save_observation(saved, tmp_path / "o")
@@ -72,7 +83,7 @@ def test_drawn_rows_stay_a_seed_and_so_do_their_parts(tmp_path: Path) -> None:
     saved = observation_of(DrawnRows(3, 2 * P, D).part(100, 100 + P))
     save_observation(saved, tmp_path / "o")
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
-    assert load_observation(tmp_path / "o").features.rows == DrawnRows(3, P, D, 100)
+    assert load_observation(tmp_path / "o").ridge.rows == DrawnRows(3, P, D, 100)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
@@ -96,7 +107,7 @@ def test_rows_in_a_file_of_the_same_folder_are_not_written_again(tmp_path: Path)
     save_observation(observation_of(mapped), tmp_path / "o")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o", "v.safetensors"]
     assert (mapped.path.stat().st_mtime_ns, mapped.path.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
-    assert load_observation(tmp_path / "o").features.rows == mapped
+    assert load_observation(tmp_path / "o").ridge.rows == mapped
 
 
 def test_a_part_of_the_rows_in_a_file_comes_back_and_the_file_stays_whole(tmp_path: Path) -> None:
@@ -118,7 +129,7 @@ def test_rows_in_a_file_elsewhere_are_brought_along(tmp_path: Path) -> None:
     saved = observation_of(write_rows(DrawnRows(3, P, D), tmp_path / "elsewhere" / "v.safetensors"))
     save_observation(saved, tmp_path / "run" / "o")
     (tmp_path / "elsewhere" / "v.safetensors").unlink()
-    restored = load_observation(tmp_path / "run" / "o").features.rows
+    restored = load_observation(tmp_path / "run" / "o").ridge.rows
     assert torch.equal(restored.block(0, P), DrawnRows(3, P, D).block(0, P))
 
 
@@ -135,7 +146,7 @@ def test_weights_and_biases_that_are_not_finite_are_refused(bad: float) -> None:
     weights, bias = observation.weights.clone(), torch.zeros(P)
     weights[1, 5] = bias[7] = bad
     assert "found 1 that" in refusal(lambda: replace(observation, weights=weights))
-    features = replace(observation.features, bias=bias)
+    features = replace(observation.ridge, bias=bias)
     assert "finite bias" in refusal(lambda: replace(observation, features=features))
 
 
@@ -143,7 +154,7 @@ def test_weights_or_a_bias_of_another_length_than_the_features_are_refused() -> 
     observation = observation_of(DrawnRows(3, P, D))
     assert "p = 300" in refusal(lambda: replace(observation, weights=torch.ones(2, P + 1)))
     for length in (1, P - 1, P + 1):
-        features = replace(observation.features, bias=torch.zeros(length))
+        features = replace(observation.ridge, bias=torch.zeros(length))
         assert f"[{length}]" in refusal(lambda features=features: replace(observation, features=features))  # type: ignore[misc]
 
 
@@ -164,6 +175,27 @@ def edited(path: Path, change: Callable[[dict[str, Any], dict[str, Tensor]], Non
 def test_an_edit_that_changes_nothing_still_loads(tmp_path: Path) -> None:
     edited(tmp_path / "o", lambda meta, tensors: None)
     assert_same(load_observation(tmp_path / "o"), observation_of(DrawnRows(3, P, D), bias=torch.zeros(P)))
+
+
+def test_a_file_of_the_first_form_still_loads(tmp_path: Path) -> None:
+    edited(tmp_path / "o", lambda meta, tensors: meta["knowledge"].pop("initial_body"))
+    assert load_observation(tmp_path / "o").knowledge == Knowledge(4, 12**0.5)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_selected_rows_are_written_beside_it_and_nothing_else_of_the_matrix(tmp_path: Path, mapped: bool) -> None:
+    kept, drawn = torch.tensor([2, 3, 200, 299]), DrawnRows(3, P, D)
+    whole = write_rows(drawn, tmp_path / "features.safetensors") if mapped else drawn
+    save_observation(observation_of(SelectedRows(whole, kept)), tmp_path / "o")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["features.safetensors", "o"]
+    restored = load_observation(tmp_path / "o").ridge.rows
+    assert restored.p == 4
+    assert torch.equal(restored.block(0, 4), drawn.block(0, P)[kept])
+
+
+def test_code_is_not_named_for_features_that_need_none(tmp_path: Path) -> None:
+    save_observation(observation_of(DrawnRows(3, P, D)), tmp_path / "o")
+    assert "expected no --model" in refusal(lambda: load_observation(tmp_path / "o", "my.models:small"))
 
 
 @pytest.mark.parametrize("key", ["rows", "activation", "knowledge", "image_shape"])
@@ -193,7 +225,9 @@ DRAWN = {"kind": "drawn", "seed": 3, "p": P, "d": D, "first": 0}
         ("activation", ["relu"]),
         *(("knowledge", {**TOLD, "samples": bad}) for bad in (-1, 0, 2.5, "4", True)),
         *(("knowledge", {**TOLD, "norm": bad}) for bad in (0.0, -1.0, "long", [2.0])),
-        ("knowledge", {**TOLD, "initial": "known"}),
+        ("knowledge", {**TOLD, "initial": "guessed"}),
+        ("knowledge", {**TOLD, "initial": ["zero"]}),
+        ("knowledge", {**TOLD, "initial_body": 1}),
         ("knowledge", {**TOLD, "labels": [1, 2]}),
         ("knowledge", {}),
         ("knowledge", None),

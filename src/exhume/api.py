@@ -12,6 +12,7 @@ from exhume import observation as observations
 from exhume.activations import activation as named_activation
 from exhume.attacks.choice import choose_method, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
+from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.metrics.errors import Evaluation
@@ -49,7 +50,7 @@ def reconstruct(
     watch: Callable[[Progress], None] | None = None,
 ) -> Reconstruction:
     """Recovers the training inputs from the weights. Their number is found unless `samples` tells it."""
-    chosen = choose_method(method)
+    chosen = choose_method(method, network=isinstance(observation.features, ModuleFeatures))
     limits = Limits(budget_seconds, memory_bytes)
     told = tell(observation, chosen, samples)
     return run_attack(told, chosen, seed=seed, limits=limits, watch=watch).reconstruction

@@ -1,13 +1,14 @@
 """All that an attacker may see: the feature map, the weights, and what else is explicitly known.
 
 A victim writes an observation, an attack reads it, and neither knows the other. The random-features matrix is public
-(kept as the seed of its own stream, or as a file); the data's seed and the data are not part of an observation.
+(kept as the seed of its own stream, or as a file), and so is a network in front of its head (kept as the name of the
+code that builds it, and tensors); the data's seed and the data are not part of an observation.
 """
 
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -15,12 +16,17 @@ from torch import Tensor
 
 from exhume.activations import activation
 from exhume.errors import ExhumeError, UsageError
+from exhume.features.module import ModuleFeatures
+from exhume.features.network import network_features
+from exhume.features.network_source import NetworkSource
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, write_rows
-from exhume.files import read_tensors, require_tensors, write_tensors
+from exhume.features.selected_rows import SelectedRows
+from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 
 KIND = "observation"
 FEATURES_FILE = "features.safetensors"
+Initial = Literal["zero", "known", "seed", "distribution"]
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,22 @@ class Knowledge:
     """What the attacker is told besides the feature map and the weights.
 
     `samples`: the number n of training samples, or None. `norm`: the norm that every training row has, or None.
-    `initial`: what is known of the weights before training; zero for a closed-form fit, so that the weights
-    themselves are the combination of the features.
+    `initial`: what is known of the head W(0) before training, and so what the weights of the observation are:
+
+    - "zero": training started at zero (as a closed-form fit does), and the weights are the published head W(T);
+    - "known": W(0) is known, and the weights are the change W(T) − W(0);
+    - "seed": W(0) is one of the heads that a known rule draws from a seed, and the weights are W(T): the attacker may
+      try seeds;
+    - "distribution": W(0) is only known to be random and small, and the weights are W(T), in which it is noise.
+
+    `initial_body`: whether the layers before the head are known from before training too; the features are then the
+    average of theirs and of the trained ones'.
     """
 
     samples: int | None = None
     norm: float | None = None
-    initial: Literal["zero"] = "zero"
+    initial: Initial = "zero"
+    initial_body: bool = False
 
     def __post_init__(self) -> None:
         if self.samples is not None and self.samples < 1:
@@ -47,7 +62,7 @@ class Knowledge:
 class Observation:
     """Weights θ (k × p, one row an output) that are combinations θ = AᵀΦ(X) of the features of unknown inputs."""
 
-    features: RidgeFeatures
+    features: RidgeFeatures | ModuleFeatures
     weights: Float[Tensor, "k p"]
     knowledge: Knowledge
     image_shape: tuple[int, int, int] | None = None
@@ -60,7 +75,7 @@ class Observation:
         bad = int((~torch.isfinite(self.weights)).sum())
         if bad:
             raise ExhumeError(f"expected finite weights, found {bad} that are NaN or infinite; check the weights file")
-        bias = self.features.bias
+        bias = self.features.bias if isinstance(self.features, RidgeFeatures) else None
         if bias is not None and bias.shape != (self.features.p,):
             raise ExhumeError(
                 f"expected one bias a feature (p = {self.features.p}), found a bias of shape {list(bias.shape)}"
@@ -76,6 +91,13 @@ class Observation:
     def d(self) -> int:
         return self.features.d
 
+    @property
+    def ridge(self) -> RidgeFeatures:
+        """The features of an observation that is known to have the form φ(Vx + b)."""
+        if not isinstance(self.features, RidgeFeatures):
+            raise ExhumeError(f"expected features of the form phi(Vx + b), found {self.features.description}")
+        return self.features
+
     def told(self, samples: int | None) -> "Observation":
         """The same observation for an attacker who is told this number of samples (None: not told)."""
         return replace(self, knowledge=replace(self.knowledge, samples=samples))
@@ -83,40 +105,66 @@ class Observation:
 
 def save_observation(observation: Observation, path: Path) -> None:
     """Writes the observation; rows that are only in memory go to a features file beside it."""
+    features = observation.features
     tensors = {"weights": observation.weights}
-    if observation.features.bias is not None:
-        tensors["bias"] = observation.features.bias
-    meta = {
-        "rows": _describe_rows(observation.features.rows, path),
-        "activation": observation.features.activation.name,
-        "knowledge": asdict(observation.knowledge),
-        "image_shape": observation.image_shape,
-    }
+    meta: dict[str, Any] = {"knowledge": asdict(observation.knowledge), "image_shape": observation.image_shape}
+    if isinstance(features, RidgeFeatures):
+        meta |= {"rows": _describe_rows(features.rows, path), "activation": features.activation.name}
+        tensors |= {} if features.bias is None else {"bias": features.bias}
+    elif features.source is not None:
+        meta |= {"network": features.source.describe()}
+        tensors |= features.source.tensors() | ({} if features.chosen is None else {"chosen": features.chosen})
+    else:
+        raise ExhumeError("expected features with a source to make them from again, found a function of unknown origin")
     write_tensors(path, KIND, tensors, meta)
 
 
-def load_observation(path: Path) -> Observation:
+def load_observation(path: Path, factory: str | None = None) -> Observation:
+    """Reads an observation. Code that is not exhume's own runs only if `factory` names it (package.module:factory)."""
     file = read_tensors(path, KIND)
     require_tensors(file, path, "weights")
+    _check_numbers(file.tensors, path)
     try:
-        meta = file.meta
-        rows = _restore_rows(meta["rows"], path)
-        image_shape = _restore_image_shape(meta["image_shape"], rows.d, path)
-        act = activation(str(meta["activation"]))
-        knowledge = _restore_knowledge(meta["knowledge"], path)
+        features = _restore_features(file, path, factory)
+        image_shape = _restore_image_shape(file.meta["image_shape"], features.d, path)
+        knowledge = _restore_knowledge(file.meta["knowledge"], path)
     except (KeyError, TypeError) as problem:
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged at {problem}") from problem
     except UsageError as problem:  # the file is at fault, not the request
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged: {problem}") from problem
-    weights, bias = file.tensors["weights"], file.tensors.get("bias")
-    for name, tensor, rank in (("weights", weights, 2), ("bias", bias, 1)):
+    return Observation(features, file.tensors["weights"], knowledge, image_shape)
+
+
+def _check_numbers(tensors: dict[str, Tensor], path: Path) -> None:
+    for name, rank in (("weights", 2), ("bias", 1)):
+        tensor = tensors.get(name)
         if tensor is not None and (tensor.ndim != rank or not tensor.is_floating_point()):
             kind = str(tensor.dtype).removeprefix("torch.")
             raise ExhumeError(
                 f"expected {name} of {rank} dimensions in floating point in {path}, "
                 f"found {kind} of shape {list(tensor.shape)}"
             )
-    return Observation(RidgeFeatures(rows, act, bias), weights, knowledge, image_shape)
+
+
+def _restore_features(file: TensorFile, path: Path, factory: str | None) -> RidgeFeatures | ModuleFeatures:
+    if "network" in file.meta:
+        return _restore_network(file, path, factory)
+    if factory is not None:
+        raise ExhumeError(f"expected no --model for {path}, whose features need no code, found {factory!r}")
+    rows = _restore_rows(file.meta["rows"], path)
+    return RidgeFeatures(rows, activation(str(file.meta["activation"])), file.tensors.get("bias"))
+
+
+def _restore_network(file: TensorFile, path: Path, factory: str | None) -> ModuleFeatures:
+    source = NetworkSource.restore(file.meta["network"], file.tensors)
+    features = network_features(source, factory, str(path))
+    chosen = file.tensors.get("chosen")
+    if chosen is None:
+        return features
+    counted = chosen.ndim == 1 and chosen.dtype == torch.int64 and len(torch.unique(chosen)) == len(chosen) > 0
+    if not counted or not 0 <= int(chosen.min()) <= int(chosen.max()) < features.p:
+        raise ExhumeError(f"expected numbers of features below {features.p} in {path}, found others")
+    return features.part(chosen)
 
 
 def _describe_rows(rows: Rows, path: Path) -> dict[str, Any]:
@@ -125,7 +173,7 @@ def _describe_rows(rows: Rows, path: Path) -> dict[str, Any]:
             return {"kind": "drawn", "seed": rows.seed, "p": rows.p, "d": rows.d, "first": rows.first}
         case MappedRows() if rows.path.parent.resolve() == path.parent.resolve():
             return {"kind": "file", "name": rows.path.name, "p": rows.p, "first": rows.first}
-        case MappedRows() | HeldRows():
+        case MappedRows() | HeldRows() | SelectedRows():
             written = write_rows(rows, path.with_name(FEATURES_FILE))
             return {"kind": "file", "name": FEATURES_FILE, "p": written.p, "first": 0}
     raise TypeError(f"rows of a kind that has no file form: {type(rows).__name__}")
@@ -133,10 +181,12 @@ def _describe_rows(rows: Rows, path: Path) -> dict[str, Any]:
 
 def _restore_knowledge(told: Any, path: Path) -> Knowledge:
     samples, norm, initial = told["samples"], told["norm"], told["initial"]
+    body = told.get("initial_body", False)  # files of the first form do not have it
     understood = (samples is None or type(samples) is int) and (norm is None or type(norm) is float)
-    if not understood or initial != "zero" or len(told) != 3:
-        raise ExhumeError(f"expected samples, norm and the initial weights 'zero' in {path}, found {told}")
-    return Knowledge(samples, norm, initial)
+    understood = understood and initial in get_args(Initial) and type(body) is bool
+    if not understood or len(told) != 3 + ("initial_body" in told):
+        raise ExhumeError(f"expected samples, norm and what is known of the initial weights in {path}, found {told}")
+    return Knowledge(samples, norm, initial, body)
 
 
 def _restore_rows(described: Any, path: Path) -> Rows:

@@ -71,7 +71,7 @@ def victim(name: str) -> tuple[Observation, Tensor, Tensor]:
 
 
 def seen_loss(observation: Observation, used: int = SPLIT.used) -> SpanLoss:
-    return SpanLoss(observation.features.part(0, used), observation.weights[:, :used], torch.float64)
+    return SpanLoss(observation.ridge.part(0, used), observation.weights[:, :used], torch.float64)
 
 
 def unseen(observation: Observation, candidates: Tensor, coefficients: Tensor) -> float | None:
@@ -82,7 +82,7 @@ def unseen(observation: Observation, candidates: Tensor, coefficients: Tensor) -
 @pytest.mark.parametrize("name", ["relu", "tanh", "sigmoid"])
 def test_the_truth_predicts_the_held_out_weights(name: str, scale: float) -> None:
     observation, samples, coefficients = victim(name)
-    scaled = Observation(observation.features, observation.weights * scale, observation.knowledge)
+    scaled = Observation(observation.ridge, observation.weights * scale, observation.knowledge)
     loss = unseen(scaled, samples, coefficients * scale)
     assert loss is not None
     assert loss < 1e-20
@@ -102,11 +102,11 @@ def test_the_loss_on_some_rows_reads_these_rows_alone() -> None:
     weights = observation.weights.clone()
     weights[:, : SPLIT.used] = 7.0
     weights[:, SPLIT.used + 10 :] = 7.0
-    changed = Observation(observation.features, weights, observation.knowledge)
+    changed = Observation(observation.ridge, weights, observation.knowledge)
     before = loss_on(observation, SPLIT.used, 10, samples, coefficients)
     assert loss_on(changed, SPLIT.used, 10, samples, coefficients) == before
     weights[:, SPLIT.used : SPLIT.used + 10] *= -1
-    negated = loss_on(Observation(observation.features, weights, Knowledge(N)), SPLIT.used, 10, samples, coefficients)
+    negated = loss_on(Observation(observation.ridge, weights, Knowledge(N)), SPLIT.used, 10, samples, coefficients)
     assert negated == pytest.approx(4)
 
 
@@ -115,7 +115,7 @@ def test_without_rows_or_with_none_that_differs_from_zero_there_is_no_loss() -> 
     assert loss_on(observation, SPLIT.used, 0, samples, coefficients) is None
     weights = observation.weights.clone()
     weights[:, SPLIT.used :] = 0
-    silent = Observation(observation.features, weights, observation.knowledge)
+    silent = Observation(observation.ridge, weights, observation.knowledge)
     assert unseen(silent, samples, coefficients) is None
 
 
@@ -126,13 +126,11 @@ def test_the_expected_error_is_the_true_one_under_noise_within_a_factor_2(name: 
     size = noise * float(observation.weights.square().mean().sqrt())
     stream = torch.Generator().manual_seed(4)
     noisy = observation.weights + size * torch.randn(1, P, generator=stream, dtype=torch.float64)
-    loss = seen_loss(Observation(observation.features, noisy, Knowledge(N)))
+    loss = seen_loss(Observation(observation.ridge, noisy, Knowledge(N)))
     fit = loss.fit(samples)
     for refined in Levenberg(20, forcing=0.01).refine(loss, fit, D**0.5, 8):
         fit = refined
-    missed = unseen(
-        Observation(observation.features, noisy, Knowledge(N)), fit.candidates, fit.coefficients * loss.scale
-    )
+    missed = unseen(Observation(observation.ridge, noisy, Knowledge(N)), fit.candidates, fit.coefficients * loss.scale)
     assert missed is not None
     assert missed == pytest.approx(noise**2, rel=0.5)
     true_errors = (fit.candidates - samples).norm(dim=1) / math.sqrt(D)

@@ -36,7 +36,7 @@ def problem_of(name: str = "relu", norm: float = D**0.5, samples: int | None = N
         norm=norm,
         samples=samples,
         seed=seed,
-        steering_loss=lambda _: None,
+        steering_loss=lambda candidates, coefficients=None: None,
         rounding=0.0,
         dtype=torch.float64,
         device=torch.device("cpu"),

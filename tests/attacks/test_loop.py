@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from exhume.activations import activation
-from exhume.attacks import loop
+from exhume.attacks import loop, ridge_case
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
 from exhume.errors import ExhumeError, UsageError
@@ -93,7 +93,7 @@ def test_the_coefficients_belong_to_the_weights_as_published(undisturbed: Attack
     assert torch.equal(again.candidates, found.candidates)
     torch.testing.assert_close(again.coefficients, found.coefficients * 1024)
     used = P - P // 20
-    features = OBSERVATION.features(found.candidates)[:, :used].double()
+    features = OBSERVATION.ridge(found.candidates)[:, :used].double()
     residual = OBSERVATION.weights[:, :used] - found.coefficients.T @ features
     assert float(residual.square().sum() / OBSERVATION.weights[:, :used].square().sum()) == pytest.approx(
         found.loss, rel=1e-3
@@ -217,7 +217,7 @@ CHANGES: dict[str, tuple[Observation, HeavyBall, dict[str, Any]]] = {
     "number of samples": (OBSERVATION.told(3), METHOD, {}),
     "weights": (observation_of(seed=1), METHOD, {}),
     "activation": (
-        replace(OBSERVATION, features=replace(OBSERVATION.features, activation=activation("gelu"))),
+        replace(OBSERVATION, features=replace(OBSERVATION.ridge, activation=activation("gelu"))),
         METHOD,
         {},
     ),
@@ -305,7 +305,7 @@ def test_rows_are_held_where_they_fit_and_streamed_where_they_do_not(monkeypatch
         calls.append(rows.p)
         return hold(rows, *arguments)
 
-    monkeypatch.setattr(loop, "hold", spy)
+    monkeypatch.setattr(ridge_case, "hold", spy)
     used = P - P // 20
     for memory, expected in ((used * D * 4 * 3 // 2, [used]), (used * D * 4 * 3 // 2 - 2, []), (1, []), (None, [used])):
         calls.clear()
@@ -318,9 +318,9 @@ def test_streamed_rows_lead_to_the_same_candidates_as_held_ones(
 ) -> None:
     held = run_attack(OBSERVATION, METHOD, dtype=torch.float64)
     monkeypatch.setattr("exhume.features.rows.BLOCK_BYTES", 256 * D * 4)
-    mapped = write_rows(OBSERVATION.features.rows, tmp_path / "v")
-    for rows in (OBSERVATION.features.rows, mapped):
-        observation = replace(OBSERVATION, features=replace(OBSERVATION.features, rows=rows))
+    mapped = write_rows(OBSERVATION.ridge.rows, tmp_path / "v")
+    for rows in (OBSERVATION.ridge.rows, mapped):
+        observation = replace(OBSERVATION, features=replace(OBSERVATION.ridge, rows=rows))
         streamed = run_attack(observation, METHOD, dtype=torch.float64, limits=Limits(memory_bytes=1))
         torch.testing.assert_close(
             streamed.reconstruction.candidates, held.reconstruction.candidates, atol=1e-9, rtol=0
@@ -332,9 +332,9 @@ def test_the_attack_never_sees_the_held_out_rows(undisturbed: Attacked) -> None:
     used = P - P // 20
     weights = OBSERVATION.weights.clone()
     weights[:, used:] = 1e6 * torch.randn(1, P - used, generator=torch.Generator().manual_seed(3))
-    rows = hold(OBSERVATION.features.rows).values
+    rows = hold(OBSERVATION.ridge.rows).values
     rows[used:] *= 1e3
-    features = RidgeFeatures(HeldRows(rows), OBSERVATION.features.activation)
+    features = RidgeFeatures(HeldRows(rows), OBSERVATION.ridge.activation)
     attacked = run_attack(replace(OBSERVATION, features=features, weights=weights), METHOD)
     assert torch.equal(attacked.reconstruction.candidates, undisturbed.reconstruction.candidates)
     assert torch.equal(attacked.reconstruction.coefficients, undisturbed.reconstruction.coefficients)
@@ -357,9 +357,9 @@ def test_the_norm_is_the_one_that_is_known_or_the_root_of_d() -> None:
 
 
 def test_rows_of_a_file_that_are_not_finite_are_one_line() -> None:
-    rows = hold(OBSERVATION.features.rows).values
+    rows = hold(OBSERVATION.ridge.rows).values
     rows[7, 3] = torch.nan
-    features = replace(OBSERVATION.features, rows=HeldRows(rows))
+    features = replace(OBSERVATION.ridge, rows=HeldRows(rows))
     refusal(lambda: run_attack(replace(OBSERVATION, features=features), METHOD))
 
 

@@ -229,7 +229,7 @@ def truth(name: str, n: int, k: int, dtype: torch.dtype) -> tuple[Observation, T
 @pytest.mark.parametrize("name", [name for name in ACTIVATIONS if name != "linear"])
 def test_nothing_is_left_at_the_truth(name: str, dtype: torch.dtype) -> None:
     observation, samples, coefficients = truth(name, 5, 2, dtype)
-    loss = SpanLoss(observation.features, observation.weights, dtype)
+    loss = SpanLoss(observation.ridge, observation.weights, dtype)
     floor = 1e-9 if dtype == torch.float32 else 1e-20
     fit = loss.fit(samples)
     assert fit.loss < floor

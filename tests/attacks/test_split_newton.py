@@ -140,6 +140,24 @@ def test_in_double_precision_the_loss_falls_to_rounding() -> None:
     assert attack(observation).loss > 1e-20, "single precision ends earlier"
 
 
+@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
+def test_products_in_bfloat16_end_where_single_precision_does(method: SplitNewton) -> None:
+    observation, samples = planted("relu", rows_of(400, SMALL_D), SMALL_N)
+    found = run_attack(observation, method, products=torch.bfloat16, limits=GUARD).reconstruction
+    assert_recovered(found, samples)
+    assert found.settings["products"] == "bfloat16"
+
+
+def test_weights_in_half_precision_are_attacked_down_to_their_rounding_and_no_further() -> None:
+    observation, samples = planted("relu", rows_of(400, SMALL_D), SMALL_N)
+    rounded = replace(observation, weights=observation.weights.half().float())
+    found = attack(rounded)
+    assert found.outcome is Outcome.RECOVERED
+    assert len(found.candidates) == SMALL_N
+    assert 1e-5 < signed_error(samples, found.candidates) < 1e-2
+    assert found.iterations < 3 * attack(observation).iterations, "it does not search in noise"
+
+
 def test_the_same_seed_gives_the_same_bits() -> None:
     observation, _ = planted("gelu", rows_of(300, SMALL_D), SMALL_N)
     one, same = attack(observation, seed=3), attack(observation, seed=3)
@@ -163,7 +181,7 @@ def small_problem(name: str, p: int = 160) -> Problem:
         norm=d**0.5,
         samples=None,
         seed=0,
-        steering_loss=lambda candidates: loss.to(candidates.dtype).fit(candidates).loss,
+        steering_loss=lambda candidates, coefficients=None: loss.to(candidates.dtype).fit(candidates).loss,
         rounding=0.0,
         dtype=torch.float32,
         device=torch.device("cpu"),

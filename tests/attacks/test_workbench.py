@@ -35,7 +35,7 @@ def bench_of(
         norm=math.sqrt(D),
         samples=None,
         seed=0,
-        steering_loss=lambda _: None,
+        steering_loss=lambda candidates, coefficients=None: None,
         rounding=rounding,
         dtype=torch.float32,
         device=torch.device("cpu"),

@@ -14,7 +14,12 @@ import torch
 from exhume.cli.app import main
 from exhume.reconstruction import load_reconstruction
 
-ATTACK = ("--method", "heavy-ball", "--iterations", "5", "--seed", "2")
+ATTACKS = {
+    "seed": ("--method", "heavy-ball", "--iterations", "5", "--seed", "2"),
+    "file": ("--method", "heavy-ball", "--iterations", "5", "--seed", "2"),
+    "two-layer": ("--method", "heavy-ball", "--iterations", "5", "--seed", "2"),
+    "resnet": ("--iterations", "5", "--seed", "2"),
+}
 
 # Runs the command line and writes every file that it opens to standard error. Python's own opens are audited;
 # safetensors opens its files outside Python, so its two ways in are wrapped as well.
@@ -45,10 +50,19 @@ def call(*arguments: str | Path) -> None:
         main()
 
 
-@pytest.fixture(params=["seed", "file"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(params=ATTACKS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def run(kind: str, tmp_path: Path) -> Path:
     sphere = ("--data", "sphere", "--dim", "20", "--samples", "4", "--ratio", "4")
-    call("train", "rf", *sphere, "--features", request.param, "--out", tmp_path / "run")
+    faces = ("--data", "faces", "--side", "5", "--samples", "2", "--ratio", "2", "--steps", "9")
+    if kind in ("seed", "file"):
+        call("train", "rf", *sphere, "--features", kind, "--out", tmp_path / "run")
+    else:
+        call("train", kind, *faces, "--out", tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -56,12 +70,12 @@ def candidates(run: Path) -> torch.Tensor:
     return load_reconstruction(run / "reconstruction.safetensors").candidates
 
 
-def test_without_truth_and_configuration_the_attack_finds_the_same(run: Path) -> None:
+def test_without_truth_and_configuration_the_attack_finds_the_same(run: Path, kind: str) -> None:
     bare = Path(shutil.copytree(run, run.with_name("bare")))
     for name in ("truth.safetensors", "config.json", "summary.json"):
         (bare / name).unlink()
-    call("attack", run, *ATTACK)
-    call("attack", bare, *ATTACK)
+    call("attack", run, *ATTACKS[kind])
+    call("attack", bare, *ATTACKS[kind])
     assert torch.equal(candidates(run), candidates(bare))
     assert {path.name for path in bare.iterdir()} - {"features.safetensors"} == {
         "observation.safetensors",
@@ -71,8 +85,8 @@ def test_without_truth_and_configuration_the_attack_finds_the_same(run: Path) ->
     }
 
 
-def test_an_attack_opens_nothing_but_the_observation_before_it_is_done(run: Path) -> None:
-    call("attack", run, *ATTACK)
+def test_an_attack_opens_nothing_but_the_observation_before_it_is_done(run: Path, kind: str) -> None:
+    call("attack", run, *ATTACKS[kind])
     expected = candidates(run)
     shutil.rmtree(run.with_name("watched"), ignore_errors=True)
     watched = Path(shutil.copytree(run, run.with_name("watched")))
@@ -81,7 +95,7 @@ def test_an_attack_opens_nothing_but_the_observation_before_it_is_done(run: Path
         (watched / name).unlink()
         os.mkfifo(watched / name)  # whoever opens a pipe that nobody writes to waits forever
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED, "attack", str(watched), *ATTACK],
+        [sys.executable, "-c", WATCHED, "attack", str(watched), *ATTACKS[kind]],
         capture_output=True,
         text=True,
         timeout=100,

@@ -79,14 +79,14 @@ def test_the_observation_holds_neither_the_seed_of_the_data_nor_the_data(tmp_pat
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("no"), KeyboardInterrupt(), OSError(28, "No space left on device")])
-@pytest.mark.parametrize("place", ["train_random_features", "save_observation", "write_json"])
+@pytest.mark.parametrize("place", ["training.train_random_features", "run.save_observation", "run.write_json"])
 def test_a_run_that_fails_on_the_way_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException, place: str
 ) -> None:
     def fail(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(f"exhume.experiments.run.{place}", fail)
+    monkeypatch.setattr(f"exhume.experiments.{place}", fail)
     expected = ExhumeError if isinstance(problem, OSError) else type(problem)
     with pytest.raises(expected):
         train(tmp_path / "run", features="file")
@@ -117,6 +117,7 @@ def test_the_truth_comes_back_as_it_was(tmp_path: Path, data: DataConfig) -> Non
     for field in ("mean", "std", "scale"):
         assert torch.equal(getattr(truth.preparation, field), getattr(original.preparation, field))
     assert truth.preparation.describe() == original.preparation.describe()
+    assert truth.coefficients is not None
     assert len(truth.coefficients) == len(truth.inputs)
 
 
@@ -124,6 +125,7 @@ def test_the_kept_coefficients_are_those_of_the_weights(tmp_path: Path) -> None:
     train(tmp_path / "run", activation="tanh")
     run = RunFolder(tmp_path / "run")
     truth, observation = run.truth(), run.observation()
+    assert truth.coefficients is not None
     rebuilt = truth.coefficients.float() @ observation.features(truth.inputs)
     torch.testing.assert_close(rebuilt, observation.weights[0], rtol=1e-4, atol=1e-5)
 

@@ -51,7 +51,7 @@ FACES = DataConfig(name="faces", samples=4, side=5)
 def test_scores_are_the_metrics_called_by_hand(tmp_path: Path, activation: str, bias: float, directions: bool) -> None:
     """Weights of a homogeneous activation without bias say nothing about norms, so directions are compared."""
     run = trained(tmp_path / "run", SPHERE, activation, bias)
-    truth, features = run.truth(), run.observation().features
+    truth, features = run.truth(), run.observation().ridge
     candidates = 3 * perturbed(truth.inputs, 0.3).flip(0)
     scores = score(truth, found(candidates), features, seed=5)
     compared = to_norm(candidates, 3.0) if directions else candidates
@@ -75,7 +75,7 @@ def naive_span_residual(features: RidgeFeatures, samples: torch.Tensor, candidat
 def test_the_truth_itself_scores_perfectly(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", FACES, "relu")
     truth = run.truth()
-    scores = score(truth, found(-truth.inputs.flip(0)), run.observation().features)
+    scores = score(truth, found(-truth.inputs.flip(0)), run.observation().ridge)
     assert scores.evaluation.error < 1e-6
     assert scores.evaluation.recovered_fraction == 1
     assert scores.evaluation.signed_error == pytest.approx(
@@ -88,7 +88,7 @@ def test_the_truth_itself_scores_perfectly(tmp_path: Path) -> None:
 
 def test_pictures_are_scored_after_signs_and_norms_are_set_right(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", FACES, "relu")
-    truth, features = run.truth(), run.observation().features
+    truth, features = run.truth(), run.observation().ridge
     candidates = perturbed(truth.inputs, 0.2)
     straight = score(truth, found(candidates), features)
     turned = score(truth, found(-7 * candidates[[2, 0, 3, 1]]), features)
@@ -130,7 +130,7 @@ def test_a_sample_without_a_candidate_is_shown_as_the_mean(tmp_path: Path) -> No
 
 def test_blocks_of_both_sides_are_the_features_of_both_sides(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", SPHERE, "tanh", bias=0.5)
-    features, samples = run.observation().features, run.truth().inputs
+    features, samples = run.observation().ridge, run.truth().inputs
     candidates = perturbed(samples, 1.0)[:2]
     pairs = list(paired_blocks(features, samples, candidates))
     torch.testing.assert_close(torch.cat([pair[0] for pair in pairs], dim=1), features(samples))

@@ -5,7 +5,7 @@ from torch.func import functional_call, vjp, vmap
 
 from exhume.errors import UsageError
 from exhume.networks.derivatives import push_forward
-from exhume.networks.head import find_head, split_at_head
+from exhume.networks.head import find_head, head_tensors, name_of, split_at_head
 
 
 class Net(nn.Module):
@@ -40,6 +40,14 @@ def test_a_wrong_name_lists_the_linear_layers() -> None:
     many = nn.Sequential(*(nn.Linear(1, 1) for _ in range(20)))
     with pytest.raises(UsageError, match=r"12, 13, 14, 15, 16, 17, 18, 19 \(the last 8 of 20\)"):
         find_head(many, "fc")
+
+
+def test_a_layer_has_a_name_and_tensors_of_its_own() -> None:
+    net = Net()
+    assert name_of(net, net.head) == "head"
+    assert head_tensors(net, "head") == ("head.weight", "head.bias")
+    assert name_of(net.head, net.head) == ""
+    assert head_tensors(net.head, "") == ("weight", "bias")
 
 
 def test_the_features_are_what_the_head_sees_whatever_follows_it() -> None:

@@ -28,6 +28,9 @@ def fails():
 
 def wants(width):
     return nn.Linear(width, 2)
+
+def leaves():
+    raise SystemExit(3)
 """
 
 
@@ -69,6 +72,7 @@ def test_a_factory_is_found_in_the_folder_of_the_command(folder: Path, monkeypat
         ("users_models:tuple_of_two", "to return a torch.nn.Module, found an object of type tuple"),
         ("users_models:fails", "found: ValueError: no weights in this folder"),
         ("users_models:wants", "called without arguments, found: TypeError"),
+        ("users_models:leaves", "found: SystemExit: 3"),
     ],
 )
 def test_what_is_wrong_with_a_factory_is_one_line(folder: Path, spec: str, said: str) -> None:
@@ -76,6 +80,24 @@ def test_what_is_wrong_with_a_factory_is_one_line(folder: Path, spec: str, said:
         load_factory(spec, folder)
     assert said in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_arguments_are_handed_on_and_named_where_they_do_not_fit(folder: Path) -> None:
+    model = load_factory("users_models:wants", folder, {"width": 5})
+    assert isinstance(model, nn.Linear)
+    assert model.in_features == 5
+    with pytest.raises(UsageError, match="to work when called with depth, found: TypeError"):
+        load_factory("users_models:wants", folder, {"depth": 5})
+
+
+def test_tensors_that_may_be_missing_stay_as_they_are() -> None:
+    model = nn.Linear(3, 2)
+    before = model.bias.detach().clone()
+    load_state(model, {"weight": torch.ones(2, 3)}, without=("bias",))
+    assert torch.equal(model.weight, torch.ones(2, 3))
+    assert torch.equal(model.bias, before)
+    with pytest.raises(ExhumeError, match="found bias 3 instead of 2"):
+        load_state(model, {"weight": torch.ones(2, 3), "bias": torch.ones(3)}, without=("bias",))
 
 
 def test_weights_that_fit_are_copied() -> None:

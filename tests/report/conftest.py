@@ -53,6 +53,7 @@ def make_run(trained: dict[str, Path], tmp_path: Path) -> MakeRun:
     ) -> RunFolder:
         run = RunFolder(shutil.copytree(trained[data], tmp_path / name))
         truth = run.truth()
+        assert truth.coefficients is not None
         rows, noise = truth.inputs.clone(), torch.Generator().manual_seed(5)
         rows[:wrong] = torch.randn(rows[:wrong].shape, generator=noise)
         rows[-1] *= -1

@@ -7,15 +7,19 @@ from pathlib import Path
 import pytest
 
 from exhume.cli.attack import attack
-from exhume.cli.train import random_features
+from exhume.cli.train import factory, random_features, resnet, two_layer, vision_transformer
 from exhume.data.config import DataConfig
 from exhume.experiments.run import RunFolder
+from exhume.experiments.training import VictimConfig, victim_name
 from exhume.report.commands import commands, data_name
+from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
 from exhume.victims.random_features import RandomFeaturesConfig
+from exhume.victims.recipe import Recipe
+from exhume.victims.two_layer import TwoLayerConfig
 
 
-def _config(data: DataConfig, model: RandomFeaturesConfig) -> dict[str, object]:
-    return {"victim": "rf", "data": data.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+def _config(data: DataConfig, model: VictimConfig) -> dict[str, object]:
+    return {"victim": victim_name(model), "data": data.model_dump(mode="json"), "model": model.model_dump(mode="json")}
 
 
 def _flags(line: str) -> dict[str, str]:
@@ -56,6 +60,33 @@ def test_the_commands_carry_what_was_not_default(make_run: Callable[..., RunFold
         "exhume evaluate 'my run'",
         "exhume report 'my run' --reveal",
     ]
+
+
+RECIPE = Recipe(method="sgd", momentum=0.5, weight_decay=0.1, batch_size=2, step_size=0.1, until=0.01, steps=7)
+
+
+@pytest.mark.parametrize(
+    ("model", "command"),
+    [
+        (TwoLayerConfig(width=9, loss="logistic", outputs=1, recipe=RECIPE, zero_head=True), two_layer),
+        (ResNetConfig(channels=9, kernel=3, recipe=RECIPE, features_at="midpoint"), resnet),
+        (VisionTransformerConfig(embedding=8, recipe=RECIPE, initial="distribution"), vision_transformer),
+        (FactoryConfig(factory="my.nets:small", head="fc", input_shape=(3, 2, 2), recipe=RECIPE), factory),
+    ],
+)
+def test_networks_have_their_commands_too(
+    make_run: Callable[..., RunFolder], model: VictimConfig, command: Callable[..., None]
+) -> None:
+    config = _config(DataConfig(name="faces", samples=3), model) | {"defence": "prune50+int8"}
+    lines = commands("run", config, make_run().reconstruction(), reveal=False)
+    assert lines[0].startswith(f"exhume train {victim_name(model)} --data faces ")
+    flags = _flags(lines[0])
+    assert set(flags) <= _known(command)
+    assert (flags["--method"], flags["--momentum"], flags["--steps"]) == ("sgd", "0.5", "7")
+    assert flags["--defence"] == "prune50+int8"
+    if isinstance(model, FactoryConfig):
+        assert (flags["--head"], flags["--image-shape"]) == ("fc", "3,2,2")
+        assert all("--model my.nets:small" in line for line in lines[1:])
 
 
 def test_a_model_that_was_not_trained_here_is_attacked_and_reported_only(make_run: Callable[..., RunFolder]) -> None:

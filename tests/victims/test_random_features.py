@@ -31,7 +31,7 @@ def trained(config: RandomFeaturesConfig, data: Dataset) -> Victim:
 
 def dense_features(victim: Victim, inputs: Tensor) -> Tensor:
     """φ(XVᵀ + b) written out."""
-    features = victim.observation.features
+    features = victim.observation.ridge
     preactivations = inputs @ features.rows.block(0, features.p).to(inputs.dtype).T
     if features.bias is not None:
         preactivations = preactivations + features.bias
@@ -40,7 +40,7 @@ def dense_features(victim: Victim, inputs: Tensor) -> Tensor:
 
 def loss_at_the_truth(victim: Victim, data: Dataset) -> float:
     observation = victim.observation
-    return SpanLoss(observation.features, observation.weights, data.inputs.dtype).fit(data.inputs).loss
+    return SpanLoss(observation.ridge, observation.weights, data.inputs.dtype).fit(data.inputs).loss
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.7])
@@ -91,8 +91,8 @@ def test_the_victims_seed_decides_the_rows_and_the_bias() -> None:
     data = sphere()
     one, again, other = (trained(RandomFeaturesConfig(params=P, bias=1.0, seed=seed), data) for seed in (1, 1, 2))
     assert torch.equal(one.observation.weights, again.observation.weights)
-    assert one.observation.features.rows != other.observation.features.rows
-    biases = [victim.observation.features.bias for victim in (one, again, other)]
+    assert one.observation.ridge.rows != other.observation.ridge.rows
+    biases = [victim.observation.ridge.bias for victim in (one, again, other)]
     assert all(bias is not None for bias in biases)
     assert torch.equal(biases[0], biases[1])  # type: ignore[arg-type]
     assert not torch.equal(biases[0], biases[2])  # type: ignore[arg-type]
@@ -100,11 +100,11 @@ def test_the_victims_seed_decides_the_rows_and_the_bias() -> None:
 
 def test_the_bias_has_the_standard_deviation_asked_for_and_none_is_none() -> None:
     data = sphere()
-    bias = trained(RandomFeaturesConfig(params=20_000, bias=0.7), data).observation.features.bias
+    bias = trained(RandomFeaturesConfig(params=20_000, bias=0.7), data).observation.ridge.bias
     assert bias is not None
     assert float(bias.std()) == pytest.approx(0.7, rel=0.03)
     assert abs(float(bias.mean())) < 0.02
-    assert trained(RandomFeaturesConfig(params=P), data).observation.features.bias is None
+    assert trained(RandomFeaturesConfig(params=P), data).observation.ridge.bias is None
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -143,7 +143,7 @@ def test_a_saved_observation_holds_no_row_and_no_label_of_the_data(tmp_path: Pat
     data, config = sphere(samples=8), RandomFeaturesConfig(params=8, bias=0.5)
     victim = trained(config, data)
     save_observation(
-        replace(victim.observation, features=replace(victim.observation.features, rows=hold(draw_rows(config, D)))),
+        replace(victim.observation, features=replace(victim.observation.ridge, rows=hold(draw_rows(config, D)))),
         tmp_path / "o",
     )
     content = b"".join(path.read_bytes() for path in tmp_path.iterdir())

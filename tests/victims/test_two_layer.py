@@ -26,12 +26,12 @@ def data(dtype: str = "float64", classes: int = 3) -> Dataset:
 
 
 def outputs_of(victim: TwoLayerVictim, inputs: torch.Tensor) -> torch.Tensor:
-    return victim.observation.features(inputs) @ victim.head.T
+    return victim.observation.ridge(inputs) @ victim.head.T
 
 
 def loss_at_the_truth(victim: TwoLayerVictim, inputs: torch.Tensor) -> float:
     observation = victim.observation
-    return SpanLoss(observation.features, observation.weights, inputs.dtype).fit(inputs).loss
+    return SpanLoss(observation.ridge, observation.weights, inputs.dtype).fit(inputs).loss
 
 
 def test_the_square_loss_fits_one_hot_targets_and_the_change_of_the_head_is_near_the_span() -> None:
@@ -56,7 +56,7 @@ def test_wider_networks_drift_less_and_features_halfway_fit_better() -> None:
         floors.append(loss_at_the_truth(victim, given.inputs))
     assert floors[1] < floors[0] / 5
     assert victim.moved is not None
-    halfway = RidgeFeatures(hold(victim.moved.midpoint(), dtype=torch.float64), victim.observation.features.activation)
+    halfway = RidgeFeatures(hold(victim.moved.midpoint(), dtype=torch.float64), victim.observation.ridge.activation)
     at_halfway = SpanLoss(halfway, victim.observation.weights, torch.float64).fit(given.inputs).loss
     assert at_halfway < floors[1] / 3
 
@@ -76,7 +76,7 @@ def test_classification_losses_reach_their_target(loss: str) -> None:
 def test_the_first_layer_moves_in_the_span_of_the_data_only_and_its_start_is_a_seed() -> None:
     given = data()
     victim = train_two_layer(TwoLayerConfig(width=H), given)
-    change = victim.observation.features.rows.block(0, H) - victim.initial_rows.block(0, H).double()
+    change = victim.observation.ridge.rows.block(0, H) - victim.initial_rows.block(0, H).double()
     outside = change - change @ torch.linalg.pinv(given.inputs) @ given.inputs
     assert float(change.norm()) > 0.01
     assert float(outside.norm()) < 1e-12 * float(change.norm()) * H
@@ -87,7 +87,7 @@ def test_weight_decay_needs_the_decayed_start() -> None:
     victim = train_two_layer(TwoLayerConfig(width=H, recipe=Recipe(weight_decay=0.1, steps=400)), given)
     assert victim.moved is not None
     assert 0 < victim.moved.scale < 0.9
-    features = victim.observation.features
+    features = victim.observation.ridge
     decayed = SpanLoss(features, victim.decayed_change, torch.float64).fit(given.inputs).loss
     assert decayed < loss_at_the_truth(victim, given.inputs) / 20
 
@@ -126,11 +126,11 @@ def test_the_observation_is_held_or_written_and_never_holds_the_data(tmp_path: P
     given = data("float32")
     held = train_two_layer(TwoLayerConfig(width=H), given)
     written = train_two_layer(TwoLayerConfig(width=H), given, tmp_path / FEATURES_FILE)
-    assert isinstance(held.observation.features.rows, HeldRows)
-    assert isinstance(written.observation.features.rows, MappedRows)
+    assert isinstance(held.observation.ridge.rows, HeldRows)
+    assert isinstance(written.observation.ridge.rows, MappedRows)
     save_observation(written.observation, tmp_path / "observation.safetensors")
     loaded = load_observation(tmp_path / "observation.safetensors")
-    torch.testing.assert_close(loaded.features.rows.block(0, H), held.observation.features.rows.block(0, H))
+    torch.testing.assert_close(loaded.ridge.rows.block(0, H), held.observation.ridge.rows.block(0, H))
     assert torch.equal(loaded.weights, held.observation.weights)
 
 
@@ -145,7 +145,7 @@ def test_resumed_equals_undisturbed(tmp_path: Path, recipe: Recipe) -> None:
     resumed = train_two_layer(config, data(), around=Surroundings(checkpoint=path))
     assert resumed.descent == whole.descent
     assert torch.equal(resumed.head, whole.head)
-    assert torch.equal(resumed.observation.features.rows.block(0, H), whole.observation.features.rows.block(0, H))
+    assert torch.equal(resumed.observation.ridge.rows.block(0, H), whole.observation.ridge.rows.block(0, H))
 
 
 def test_bad_requests_are_one_line() -> None:

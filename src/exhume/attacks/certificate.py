@@ -8,8 +8,9 @@ between its own results, and one that is used once, for the verdict.
 unexplained, in units of the weights' own. If that were noise of variance H on each equation, the least-squares
 candidates would scatter with covariance H M⁻¹ ⊗ I, where M is the curvature of the loss (`gauss_newton.py`), and
 σ_i = sqrt(H [M⁻¹]_ii) would be the size of ||x̂_i − x_i|| / √d. It is large for a sample with a tiny coefficient, which
-leaves hardly a trace in the weights, and for copies that share one sample's coefficient. The confidence of a candidate
-is 1 / (1 + (σ_i / 0.03)²).
+leaves hardly a trace in the weights, and for copies that share one sample's coefficient. What is left is seldom pure
+noise where q = m d / (k p), the share of the equations that the unknowns use up, is large: wrong candidates then hide
+among right ones. So H is divided by 1 − q. The confidence of a candidate is 1 / (1 + (σ_i / 0.03)²).
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ MOST_HELD_OUT = 16_384  # more rows do not make a verdict more certain
 TRUSTED_ERROR = 0.03  # expected error at which the confidence is 1/2
 EXPLAINED = 1e-10  # a held-out loss below this leaves nothing to explain
 ROUNDING_MARGIN = 30.0  # how far above the rounding of the weights it may be
+LEAST_SPARE = 1e-3  # 1 - q where candidates have more numbers than there are equations
 CONFIDENT_BELOW = 0.1  # no candidate is trusted where more than this share of the unseen weights is unexplained
 
 
@@ -64,16 +66,21 @@ def loss_on(
     weights = observation.weights[:, start : start + count]
     if count == 0 or not torch.any(weights):
         return None
-    features = observation.features.part(start, start + count)
+    features = observation.ridge.part(start, start + count)
     return SpanLoss(features, weights, candidates.dtype, candidates.device).predict_loss(candidates, coefficients)
 
 
 def expected_errors(loss: SpanLoss, fit: Fit, unseen_loss: float) -> Float[Tensor, " m"]:
-    """sqrt(H [M⁻¹]_ii): the distance to the truth, over √d, that the unexplained part lets expect."""
-    curvature = metric(loss, fit)
+    """sqrt(H [M⁻¹]_ii / (1 − q)): the distance to the truth, over √d, that the unexplained part lets expect."""
+    return scatter(metric(loss, fit), unseen_loss, fit.candidates.numel() / loss.equations)
+
+
+def scatter(curvature: Float[Tensor, "m m"], unseen_loss: float, q: float) -> Float[Tensor, " m"]:
+    """sqrt(H [M⁻¹]_ii / (1 − q)) for a curvature M, whatever features it belongs to."""
     scale = curvature.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
     balanced = torch.linalg.inv(curvature * scale[:, None] * scale + 1e-12 * torch.eye(len(scale)).to(scale))
-    return (unseen_loss * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
+    spare = max(1 - q, LEAST_SPARE)
+    return (unseen_loss / spare * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
 
 
 def certify(
@@ -81,14 +88,26 @@ def certify(
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published)."""
     if unseen_loss is None:
-        return Certificate(Outcome.NOT_CONVERGED, None, split.held_out, (0.0,) * len(fit.candidates))
-    errors = expected_errors(loss, fit, unseen_loss).cpu()
-    confidence = 1 / (1 + (errors / TRUSTED_ERROR).square())
+        return unjudged(len(fit.candidates), split.held_out)
+    errors = expected_errors(loss, fit, unseen_loss)
+    return verdict(errors, fit.loss, unseen_loss, split.held_out, weights)
+
+
+def unjudged(m: int, held_out: int = 0) -> Certificate:
+    """Without weights that the attack did not see, or where they are all zero, nothing is certain."""
+    return Certificate(Outcome.NOT_CONVERGED, None, held_out, (0.0,) * m)
+
+
+def verdict(
+    errors: Float[Tensor, " m"], loss: float, unseen_loss: float, held_out: int, weights: Float[Tensor, "k p"]
+) -> Certificate:
+    """The certificate of candidates with these expected errors."""
+    confidence = 1 / (1 + (errors.cpu() / TRUSTED_ERROR).square())
     if unseen_loss > CONFIDENT_BELOW:
         confidence = torch.zeros_like(confidence)
     explained = unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights))
-    outcome = _outcome(fit.loss, unseen_loss, explained, confidence)
-    return Certificate(outcome, unseen_loss, split.held_out, tuple(confidence.tolist()))
+    outcome = _outcome(loss, unseen_loss, explained, confidence)
+    return Certificate(outcome, unseen_loss, held_out, tuple(confidence.tolist()))
 
 
 def rounding_noise(weights: Float[Tensor, "k p"]) -> float:

@@ -1,25 +1,34 @@
 """Which method to run on an observation, and what it is told."""
 
 from exhume.attacks.heavy_ball import HeavyBall
+from exhume.attacks.module_newton import ModuleNewton
 from exhume.attacks.problem import Method
 from exhume.attacks.split_newton import SplitNewton
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
-METHODS = ("auto", "split-newton", "heavy-ball")
+METHODS = ("auto", "split-newton", "heavy-ball", "module-newton")
 
 
 def choose_method(
     name: str,
     *,
+    network: bool = False,
     step_size: float | None = None,
     inactive_slope: float = 0.0,
     iterations: int | None = None,
     exact: bool = False,
 ) -> Method:
-    """The method of that name; options that it does not have are refused rather than ignored."""
+    """The method of that name; options that it does not have are refused rather than ignored.
+
+    `network`: what is attacked are the penultimate features of a network; "auto" depends on it.
+    """
     if name not in METHODS:
         raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
+    if name == "module-newton" or (network and name == "auto"):
+        if step_size is not None or inactive_slope != 0 or exact:
+            raise UsageError("expected no --step, --inactive-slope or --exact with a network, found one; leave it out")
+        return ModuleNewton(iterations=ModuleNewton.iterations if iterations is None else iterations)
     if name == "heavy-ball":
         if exact:
             raise UsageError("expected --exact with --method split-newton, found heavy-ball")

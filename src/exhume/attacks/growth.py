@@ -13,15 +13,17 @@ from exhume.attacks.levenberg import Pace
 class Growth:
     """The state of one growth from few candidates to many: what a checkpoint has to keep of it."""
 
-    best: float = math.inf  # the lowest cross-validated loss so far
+    best: float = math.inf  # the lowest score so far
+    kept: Float[Tensor, "m d"] | None = None  # the candidates that had it
     since: int = 0  # candidates added since it last fell
     added: int = 0
     paying: bool = False  # the last stage made the loss fall so much that it is repeated
     pace: Pace = field(default_factory=Pace)
 
-    def judge(self, score: float) -> None:
+    def judge(self, score: float, candidates: Float[Tensor, "m d"]) -> None:
         self.since = 0 if score < 0.99 * self.best else self.since + self.added
-        self.best = min(self.best, score)
+        if score < self.best:
+            self.best, self.kept = score, candidates
 
     def goes_on(self, m: int, cap: int) -> bool:
         return self.paying or (m < cap and self.since <= max(4, m // 6))
@@ -37,8 +39,17 @@ class Growth:
             "raise_by": self.pace.raise_by,
         }
 
+    def tensors(self) -> dict[str, Tensor]:
+        named = {"best_candidates": self.kept, "velocity": self.pace.velocity}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
     @classmethod
-    def restored(cls, numbers: dict[str, float], velocity: Float[Tensor, "m d"] | None) -> "Growth":
-        best = math.inf if numbers["best"] < 0 else numbers["best"]
-        pace = Pace(numbers["damping"], numbers["raise_by"], velocity)
-        return cls(best, int(numbers["since"]), int(numbers["added"]), bool(numbers["paying"]), pace)
+    def restored(cls, numbers: dict[str, float], tensors: dict[str, Tensor]) -> "Growth":
+        return cls(
+            best=math.inf if numbers["best"] < 0 else numbers["best"],
+            kept=tensors.get("best_candidates"),
+            since=int(numbers["since"]),
+            added=int(numbers["added"]),
+            paying=bool(numbers["paying"]),
+            pace=Pace(numbers["damping"], numbers["raise_by"], tensors.get("velocity")),
+        )

@@ -56,6 +56,7 @@ class HeavyBall:
 
     name: ClassVar[str] = "heavy-ball"
     needs_samples: ClassVar[bool] = True
+    for_networks: ClassVar[bool] = False
     few_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -2,12 +2,11 @@
 
 import hashlib
 import math
-import os
 import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.admission import check_features
-from exhume.attacks.certificate import HELD_OUT_FRACTION, RowSplit, certify, loss_on, rounding_noise, split_rows
+from exhume.attacks.cases import Case, Means, open_case
+from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.interruption import Interruption
-from exhume.attacks.problem import Method, Problem, Step
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.problem import Method, Step
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
-from exhume.features.rows import HeldRows, hold
+from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 
@@ -85,9 +83,9 @@ def run_attack(
     it; the file is removed when the attack has ended by itself.
     """
     limits = limits or Limits()
-    check_features(observation.features)
-    split = split_rows(observation.features.p, held_out)
-    problem = _problem(observation, method, split, seed, limits, dtype, products or dtype, torch.device(device))
+    means = Means(limits.memory_bytes, dtype, products or dtype, torch.device(device))
+    case = open_case(observation, method, seed, held_out, means)
+    problem = case.problem
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
     saved = load_checkpoint(checkpoint, settings) if checkpoint else None
     trace = _trace_until(saved)
@@ -112,45 +110,11 @@ def run_attack(
         interrupted = over and interruption.asked
     assert step is not None, "a method yields at least its start"
     candidates = method.finish(problem, step.candidates) if over else step.candidates
-    found = _reconstruction(observation, split, problem, method, candidates, trace[-1], settings)
+    found = _reconstruction(case, method, candidates, trace[-1], settings)
     memory.release()
     if checkpoint and not over:
         checkpoint.unlink(missing_ok=True)
     return Attacked(found, trace, interrupted)
-
-
-def _problem(
-    observation: Observation,
-    method: Method,
-    split: RowSplit,
-    seed: int,
-    limits: Limits,
-    dtype: torch.dtype,
-    products: torch.dtype,
-    device: torch.device,
-) -> Problem:
-    room = _rows_that_fit(observation.d, dtype, limits.memory_bytes)
-    used = min(split.used, room) if method.few_rows else split.used
-    features = observation.features.part(0, used)
-    if not isinstance(features.rows, HeldRows) and used <= room:
-        features = replace(features, rows=hold(features.rows, device, dtype))
-    loss = SpanLoss(features, observation.weights[:, :used], dtype, device)
-    coarse = loss if products == dtype else loss.with_rows(hold(features.rows, device, products))
-
-    def steering_loss(candidates: Tensor) -> float | None:
-        coefficients = loss.to(candidates.dtype).fit(candidates).coefficients * loss.scale
-        return loss_on(observation, split.used, split.steering, candidates, coefficients)
-
-    norm = observation.knowledge.norm or math.sqrt(observation.d)
-    rounding = rounding_noise(observation.weights)
-    return Problem(loss, coarse, norm, observation.knowledge.samples, seed, steering_loss, rounding, dtype, device)
-
-
-def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None) -> int:
-    """V may take two thirds of the budget (half of the machine's memory where none is given)."""
-    if memory_bytes is None:
-        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return memory_bytes * 2 // 3 // (d * dtype.itemsize)
 
 
 def _trace_until(saved: Checkpoint | None) -> list[dict[str, float]]:
@@ -182,10 +146,15 @@ def _fingerprint(observation: Observation) -> str:
     digest = hashlib.blake2b(digest_size=16)
     digest.update(_bytes(observation.weights))
     features = observation.features
-    digest.update(f"{features.activation.name} {features.p} {features.d} {observation.knowledge}".encode())
-    digest.update(_bytes(features.rows.block(0, min(features.p, 64))))
-    if features.bias is not None:
-        digest.update(_bytes(features.bias))
+    digest.update(f"{features.p} {features.d} {observation.knowledge}".encode())
+    if isinstance(features, RidgeFeatures):
+        digest.update(features.activation.name.encode())
+        digest.update(_bytes(features.rows.block(0, min(features.p, 64))))
+        if features.bias is not None:
+            digest.update(_bytes(features.bias))
+    else:  # a network is told by what it makes of one input
+        probe = torch.randn(1, features.d, generator=torch.Generator().manual_seed(0)).to(observation.weights)
+        digest.update(_bytes(features(probe)))
     return digest.hexdigest()
 
 
@@ -204,29 +173,24 @@ def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
 
 
 def _reconstruction(
-    observation: Observation,
-    split: RowSplit,
-    problem: Problem,
+    case: Case,
     method: Method,
     candidates: Float[Tensor, "m d"],
     last: dict[str, float],
     settings: dict[str, Any],
 ) -> Reconstruction:
-    # on all rows and without any help that the method may have used on the way: the published loss
-    final = problem.loss.to(candidates.dtype).fit(candidates)
-    coefficients = final.coefficients * problem.loss.scale
-    unseen = loss_on(observation, split.used + split.steering, split.held_out, candidates, coefficients)
+    judged = case.judge(candidates)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
         candidates=candidates.cpu(),
-        coefficients=coefficients.cpu(),
+        coefficients=judged.coefficients.cpu(),
         method=method.name,
-        certificate=certify(problem.loss, final, unseen, split, observation.weights),
-        loss=final.loss,
+        certificate=judged.certificate,
+        loss=judged.loss,
         iterations=int(last["iteration"]),
         passes=last["passes"],
         seconds=last["seconds"],
         peak_memory_mb=peak,
-        seed=problem.seed,
+        seed=settings["seed"],
         settings=settings,
     )

@@ -5,9 +5,9 @@ last, and each carries all that is needed to go on from it. The loop around it (
 clock, the checkpoints and the certificate, so a method holds mathematics only.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -22,9 +22,9 @@ class Problem:
     """The projected loss on the rows that the attack may use, and what the attacker knows besides.
 
     `coarse` is the same loss with V in bfloat16 where products in it were asked for, otherwise `loss` itself.
-    `steering_loss(candidates)` is their loss on weights that are not fitted and not those of the verdict either: to
-    choose between results. None where there are too few rows for it. `rounding` is the mean square of the rounding
-    error that the published weights show, over their own.
+    `steering_loss(candidates, coefficients)` is their loss on weights that are not fitted and not those of the verdict
+    either: to choose between results; coefficients that are not given are fitted. None where there are no such rows.
+    `rounding` is the mean square of the rounding error that the published weights show, over their own.
     """
 
     loss: SpanLoss
@@ -32,7 +32,7 @@ class Problem:
     norm: float
     samples: int | None
     seed: int
-    steering_loss: Callable[[Tensor], float | None]
+    steering_loss: "Steering"
     rounding: float
     dtype: torch.dtype
     device: torch.device
@@ -40,6 +40,13 @@ class Problem:
     def generator(self, stream: int = 0) -> torch.Generator:
         """Random numbers for the attack's start; further streams (restarts) are independent of the first."""
         return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + stream, "start"))
+
+
+@runtime_checkable
+class Steering(Protocol):
+    def __call__(
+        self, candidates: Float[Tensor, "m d"], coefficients: Float[Tensor, "m k"] | None = None
+    ) -> float | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +85,17 @@ class Method(Protocol):
         ...
 
     @property
+    def for_networks(self) -> bool:
+        """Whether it attacks the penultimate features of networks (a `ModuleProblem`), not features φ(Vx + b)."""
+        ...
+
+    @property
     def needs_samples(self) -> bool:
         """Whether the number of samples has to be told; otherwise it is found."""
         ...
 
-    def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]: ...
+    def steps(self, problem: Any, resume: State | None = None) -> Iterator[Step]: ...
 
-    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+    def finish(self, problem: Any, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         """The candidates of a run that was stopped, made fit to be shown."""
         ...

@@ -25,7 +25,7 @@ from torch import Tensor
 from exhume.attacks.growth import Growth
 from exhume.attacks.levenberg import Levenberg, Pace
 from exhume.attacks.problem import Problem, State, Step
-from exhume.attacks.pruning import cross_validated, removal_costs, without_copies
+from exhume.attacks.pruning import removal_costs, without_copies
 from exhume.attacks.signs import repair_signs
 from exhume.attacks.span import Fit
 from exhume.attacks.workbench import Fits, Workbench
@@ -33,6 +33,7 @@ from exhume.errors import UsageError
 
 GROW, REGROW, PRUNE, POLISH, DONE = range(5)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
+MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class SplitNewton:
 
     name: ClassVar[str] = "split-newton"
     needs_samples: ClassVar[bool] = False
+    for_networks: ClassVar[bool] = False
     few_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -128,6 +130,8 @@ class _Search:
         if fit is None or self._goes_on(self.growth, fit):
             return (yield from self._stage(self.growth, fit))
         explained = self.bench.explained(fit)
+        if not explained and not self.bench.dense and self.growth.kept is not None:
+            fit = self.bench.fit(self.growth.kept)  # the last additions may have fitted noise only
         widest = self.bench.capacity(0.92)
         full = len(fit.candidates) >= self.cap and not explained
         if full and self.cap < widest and self.problem.samples is None:
@@ -135,7 +139,7 @@ class _Search:
             return fit
         if not explained:
             fit = yield from self.bench.refine(fit, 40, stall=15)
-        self.phase = PRUNE if self.bench.explained(fit) else REGROW
+        self.phase = PRUNE if self.bench.explained(fit) or self._at_noise(fit) else REGROW
         return fit
 
     def _regrow(self) -> Fits:
@@ -147,7 +151,7 @@ class _Search:
         kept = removal_costs(best, loss).argsort(descending=True)[: len(self.candidates) - count]
         trial = yield from _watching(best, self._grow_again(self.candidates[kept]))
         self.rounds += 1
-        better = self._score(trial) < self._score(best)
+        better = self.bench.score(trial) < self.bench.score(best)
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
         if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
             self.cap = min(self.cap + 1, self.bench.capacity(0.95))
@@ -166,16 +170,7 @@ class _Search:
             if trial.loss <= max(10 * fit.loss, self.method.converged):
                 fit = trial
         fit = yield from self._remove_cheap(fit)
-        resisted = 0
-        while len(fit.candidates) > max(1, resisted) and resisted < 2 and self.problem.samples != len(fit.candidates):
-            order = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort()
-            keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
-            keep[order[resisted]] = False
-            trial = yield from _watching(fit, self.bench.refit(fit.candidates[keep]))
-            if self._score(trial) > max(1.02 * self._score(fit), 10 * self.method.converged):
-                resisted += 1
-            else:
-                fit, resisted = trial, 0
+        fit = yield from self._remove_needless(fit)
         told = self.problem.samples
         while told is not None and len(fit.candidates) > told:  # there are no more samples than that
             kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:told]
@@ -191,7 +186,23 @@ class _Search:
         if bool(kept.all()) or not bool(kept.any()):
             return fit
         trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
-        return trial if self._score(trial) <= max(1.02 * self._score(fit), 10 * self.method.converged) else fit
+        return trial if self._as_good(trial, fit) else fit
+
+    def _remove_needless(self, fit: Fit) -> Fits:
+        """The cheapest, until the two cheapest resist; several at a time where noise hides which ones are needless."""
+        resisted, several = 0, 1 if self.bench.explained(fit) else max(1, len(fit.candidates) // 4)
+        while len(fit.candidates) > max(1, resisted) and resisted < 2 and self.problem.samples != len(fit.candidates):
+            order = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort()
+            keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
+            keep[order[resisted : resisted + several]] = False
+            trial = yield from _watching(fit, self.bench.refit(fit.candidates[keep]))
+            if self._as_good(trial, fit):
+                fit, resisted = trial, 0
+            elif several > 1:
+                several //= 2
+            else:
+                resisted += 1
+        return fit
 
     def _polish(self) -> Fits:
         """Signs, then the published loss (no affine part) down to the floor."""
@@ -223,7 +234,7 @@ class _Search:
         stall = 8 if self.bench.dense else 10**9
         fit = yield from self.bench.refine(fit, self.method.stage_iterations, stall, growth.pace)
         growth.paying = not self.bench.dense and fit.loss < before / self.method.pays
-        growth.judge(self._score(fit))
+        growth.judge(self.bench.score(fit), fit.candidates)
         return fit
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
@@ -236,18 +247,22 @@ class _Search:
         fit, growth = self.bench.fit(candidates), Growth()
         while self._goes_on(growth, fit):
             fit = yield from self._stage(growth, fit)
+        if not self.bench.dense and growth.kept is not None:
+            fit = self.bench.fit(growth.kept)
         return (yield from self.bench.refine(fit, 40, stall=15))
-
-    def _score(self, fit: Fit) -> float:
-        return cross_validated(self.bench.part(len(fit.candidates)), fit)
 
     def _hopeless(self, best: Fit) -> bool:
         """Enough rounds; fewer where the residual has no structure left, as with noise on the weights."""
         if self.rounds >= self.method.rounds:
             return True
-        steering = self.problem.steering_loss(best.candidates)
-        nearly = steering is not None and steering < STEERING_GOOD
-        return self.failures >= (2 if nearly else 6) and not self.bench.structured(best)
+        return self.failures >= (2 if self._at_noise(best) else 6) and not self.bench.structured(best)
+
+    def _as_good(self, trial: Fit, fit: Fit) -> bool:
+        return self.bench.score(trial) <= max(1.02 * self.bench.score(fit), 10 * self.method.converged)
+
+    def _at_noise(self, fit: Fit) -> bool:
+        """Whether unseen weights are explained so well that what is left may be noise (features that drifted)."""
+        return not self.bench.dense and self.bench.score(fit) < MOSTLY_EXPLAINED
 
     def _generator(self, m: int = 0) -> torch.Generator:
         return self.problem.generator(self.unit * 100_003 + m)
@@ -261,9 +276,7 @@ class _Search:
         return Step(self.bench.iteration, candidates, fit.loss, self.boundary, notes)
 
     def _save(self) -> State:
-        tensors = {"candidates": self.candidates, "kept": self.kept}
-        if self.growth.pace.velocity is not None:
-            tensors["velocity"] = self.growth.pace.velocity
+        tensors = {"candidates": self.candidates, "kept": self.kept, **self.growth.tensors()}
         numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
         kept_loss = -1.0 if math.isinf(self.kept_loss) else self.kept_loss  # JSON has no infinity
         others = {"iteration": self.bench.iteration, "passes": self.loss.passes, "kept_loss": kept_loss}
@@ -273,7 +286,7 @@ class _Search:
         self.candidates = state.tensors["candidates"].to(self.problem.device)
         self.kept = state.tensors["kept"].to(self.problem.device)
         self.kept_loss = math.inf if state.numbers["kept_loss"] < 0 else state.numbers["kept_loss"]
-        self.growth = Growth.restored(state.numbers, state.tensors.get("velocity"))
+        self.growth = Growth.restored(state.numbers, state.tensors)
         self.loss.counter.total = state.numbers["passes"]
         self.bench.iteration = int(state.numbers["iteration"])
         for name in _COUNTERS:

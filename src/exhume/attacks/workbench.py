@@ -18,6 +18,7 @@ from exhume.activations import hermite_coefficients
 from exhume.attacks.levenberg import Levenberg, Pace
 from exhume.attacks.problem import Problem
 from exhume.attacks.proposals import moment_proposals, pooled_proposals, random_rows
+from exhume.attacks.pruning import cross_validated
 from exhume.attacks.span import Fit, SpanLoss
 
 Fits = Generator[Fit, None, Fit]
@@ -105,6 +106,15 @@ class Workbench:
         if not self.dense or self.blind:
             return False
         return moment_proposals(self.part(len(fit.candidates)), fit.residual, self.problem.norm).outside > 0
+
+    def score(self, fit: Fit) -> float:
+        """How well a fit generalises, comparable between numbers of candidates; smaller is better.
+
+        The loss on the steering weights; generalised cross-validation where the affine part, which they do not have,
+        belongs to the fit.
+        """
+        steering = None if self.dense else self.problem.steering_loss(fit.candidates, fit.coefficients)
+        return cross_validated(self.part(len(fit.candidates)), fit) if steering is None else steering
 
     # --- refinement
 

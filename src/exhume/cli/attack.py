@@ -4,13 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume.cli.options import JsonOption, RunArgument, SeedOption, parse_bytes, parse_duration
+from exhume.cli.options import JsonOption, ModelOption, RunArgument, SeedOption, parse_bytes, parse_duration
 from exhume.cli.output import attack_bar, print_json, say
 
 
 def attack(
     run: RunArgument,
-    method: Annotated[str, typer.Option(help="auto, split-newton, or heavy-ball (as published).")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="auto, split-newton, heavy-ball (as published), or module-newton (networks).")
+    ] = "auto",
     samples: Annotated[str, typer.Option(help="auto, or the number of samples to look for.")] = "auto",
     step: Annotated[float | None, typer.Option(help="heavy-ball: its step; default: as published for this d.")] = None,
     inactive_slope: Annotated[float, typer.Option(help="heavy-ball: slope where phi' is 0 (0.02: a surrogate).")] = 0,
@@ -24,6 +26,7 @@ def attack(
         str | None, typer.Option(help="bfloat16: products with V in half the memory, float32 at the end.")
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Polish in float64.")] = False,
+    model: ModelOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -36,6 +39,7 @@ def attack(
     from exhume.cli.values import parse_device, parse_dtype, parse_products, parse_samples
     from exhume.experiments.attacking import AttackSettings, attack_run
     from exhume.experiments.run import RunFolder
+    from exhume.features.module import ModuleFeatures
 
     settings = AttackSettings(
         samples=parse_samples(samples),
@@ -49,9 +53,18 @@ def attack(
         products=parse_products(products),
         device=parse_device(device),
     )
-    chosen = choose_method(method, step_size=step, inactive_slope=inactive_slope, iterations=iterations, exact=exact)
+    folder = RunFolder.existing(run)
+    observation = folder.observation(model)
+    chosen = choose_method(
+        method,
+        network=isinstance(observation.features, ModuleFeatures),
+        step_size=step,
+        inactive_slope=inactive_slope,
+        iterations=iterations,
+        exact=exact,
+    )
     with attack_bar(chosen.iterations) as show:
-        attacked = attack_run(RunFolder.existing(run), chosen, settings, show)
+        attacked = attack_run(folder, chosen, settings, show, observation)
     tell_attack(attacked.summary, json)
     if json:
         print_json(attacked.summary)

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from exhume.cli.options import JsonOption, RunArgument
+from exhume.cli.options import JsonOption, ModelOption, RunArgument
 from exhume.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from exhume.experiments.scoring import Scores
 
 
-def evaluate(run: RunArgument, json: JsonOption = False) -> None:
+def evaluate(run: RunArgument, model: ModelOption = None, json: JsonOption = False) -> None:
     """Compare what was recovered in RUN with the data it was trained on (rho of Eq. 12, chance level, span residual).
 
     Example: exhume evaluate runs/a --json
@@ -21,7 +21,7 @@ def evaluate(run: RunArgument, json: JsonOption = False) -> None:
     folder = RunFolder.existing(run)
     if not folder.has_truth():
         raise ExhumeError(f"expected truth.safetensors in {run}, found none; only victims made by exhume carry it")
-    scores = score_run(folder)
+    scores = score_run(folder, factory=model)
     tell_scores(scores, json)
     summary = folder.update_summary(scores.summary())
     if json:

@@ -47,7 +47,8 @@ def _from_file(
     parameters, told_dim, told_samples = header.parameters, None, None
     if header.exhume.get("kind") == "observation":
         try:
-            parameters, told_dim = header.entries["weights"].numbers, header.exhume["rows"].get("d")
+            features = header.exhume["network" if "network" in header.exhume else "rows"]
+            parameters, told_dim = header.entries["weights"].numbers, features.get("d")
             told_samples = header.exhume["knowledge"]["samples"]
         except (KeyError, TypeError, AttributeError) as problem:
             raise ExhumeError(f"expected a complete observation in {weights}, found damage at {problem}") from problem

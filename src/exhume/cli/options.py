@@ -11,6 +11,12 @@ from exhume.errors import UsageError
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Every random number follows from it.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PACKAGE.MODULE:FACTORY", help="Your own code that builds the network, if the run was made with it."
+    ),
+]
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

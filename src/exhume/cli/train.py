@@ -1,49 +1,67 @@
 """`exhume train`: make a victim, so that an attack has something to be measured on."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
+from exhume.cli.option_groups import DataOptions, LoadedData, TrainingOptions, flattened
 from exhume.cli.options import JsonOption, SeedOption
-from exhume.cli.output import print_json, say
+from exhume.cli.output import print_json, say, training_bar
+
+if TYPE_CHECKING:
+    from typer import Context
+
+    from exhume.experiments.training import VictimConfig
+else:  # what commands are handed is of the base, which typer vendors under a private name
+    Context = typer.Context.__bases__[0]
+
+FACTORY = "package.module:factory"
+
+
+class VictimGroup(typer.core.TyperGroup):
+    """Any name with a colon is the command for a user's own model."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, FACTORY if ":" in cmd_name else cmd_name)
+
 
 app = typer.Typer(
+    cls=VictimGroup,
     rich_markup_mode=None,
-    help="Train a victim and write a run folder.\n\n"
+    help="Train a victim and write a run folder. Networks that are interrupted go on from where they were.\n\n"
     "Example: exhume train rf --data faces --samples 20 --ratio 4 --out runs/a",
 )
 
+OutOption = Annotated[Path, typer.Option(help="The run folder to make.")]
+RatioOption = Annotated[float | None, typer.Option(help="p/(dn): weights of the head for each number in the data.")]
+ParamsOption = Annotated[int | None, typer.Option(help="p itself, instead of --ratio.")]
+ActivationOption = Annotated[str, typer.Option(help="relu, tanh, relu+tanh, gelu, sigmoid, softplus, erf or linear.")]
+DefenceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What is done to the head before it is published, e.g. int8 or prune50,int8: fp16, bf16, int8, "
+        "int8-row, pruneP, obsP (P %), noiseX."
+    ),
+]
+
 
 @app.command("rf")
+@flattened
 def random_features(
-    data: Annotated[str, typer.Option(help="sphere, faces, cifar10, tiny-imagenet, or a folder of images.")],
-    samples: Annotated[int, typer.Option(help="n, the number of training samples.")],
-    out: Annotated[Path, typer.Option(help="The run folder to make.")],
-    ratio: Annotated[float | None, typer.Option(help="p/(dn): parameters for each number in the data.")] = None,
-    params: Annotated[int | None, typer.Option(help="p itself, instead of --ratio.")] = None,
-    activation: Annotated[
-        str, typer.Option(help="relu, tanh, relu+tanh, gelu, sigmoid, softplus, erf or linear.")
-    ] = "relu",
+    data: DataOptions,
+    out: OutOption,
+    ratio: RatioOption = None,
+    params: ParamsOption = None,
+    activation: ActivationOption = "relu",
     bias: Annotated[float, typer.Option(help="Standard deviation of the features' bias; 0: none.")] = 0.0,
     fit: Annotated[str, typer.Option(help="min-norm, ridge or logistic.")] = "min-norm",
     ridge: Annotated[float | None, typer.Option(help="The ridge penalty lambda; implies --fit ridge.")] = None,
     steps: Annotated[int, typer.Option(help="Gradient steps of the logistic fit.")] = 1_000_000,
     step_size: Annotated[float | None, typer.Option(help="Its step; default: 1 / the largest curvature.")] = None,
     features: Annotated[str, typer.Option(help="How V is kept: its seed, or a file that is memory-mapped.")] = "seed",
-    dim: Annotated[int | None, typer.Option(help="d, for the sphere.")] = None,
-    subspace: Annotated[int | None, typer.Option(help="Sphere: draw inside a random subspace of r dimensions.")] = None,
-    labels: Annotated[str | None, typer.Option(help="Sphere: linear (noisy) or sign.")] = None,
-    noise: Annotated[float | None, typer.Option(help="Sphere: variance of the label noise (0.25).")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="The folder with cifar-10-batches-bin/ and the like.")] = None,
-    classes: Annotated[str | None, typer.Option(help="Comma-separated, e.g. frog,truck.")] = None,
-    per_class: Annotated[str | None, typer.Option(help="Comma-separated counts; default: an even split.")] = None,
-    side: Annotated[int | None, typer.Option(help="Average images down to side x side pixels.")] = None,
-    standardise: Annotated[
-        str | None, typer.Option(help="subset (one mean and std), channels, cifar10-split or none.")
-    ] = None,
-    norm: Annotated[str | None, typer.Option(help="sqrt-d: bring rows to norm sqrt(d); keep.")] = None,
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    defence: DefenceOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -51,35 +69,16 @@ def random_features(
 
     Example: exhume train rf --data sphere --dim 100 --samples 20 --ratio 3 --activation relu --seed 0 --out runs/a
     """
-    from exhume import seeds
-    from exhume.cli.values import parse_counts, parse_names, resolve_params
-    from exhume.data.config import DataConfig
-    from exhume.data.load import load
-    from exhume.experiments.run import check_new, train_run
+    from exhume.cli.values import resolve_params
+    from exhume.experiments.run import check_new
     from exhume.validation import parse_fields
     from exhume.victims.random_features import RandomFeaturesConfig
 
     check_new(out)
-    data_config = DataConfig.parse(
-        name=data,
-        samples=samples,
-        dim=dim,
-        subspace=subspace,
-        label_rule=labels,
-        noise=noise,
-        data_dir=data_dir,
-        classes=parse_names(classes),
-        per_class=parse_counts(per_class),
-        side=side,
-        standardise=standardise,
-        norm=norm,
-        seed=seeds.derive(seed, "data"),
-        dtype=dtype,
-    )
-    dataset = load(data_config)
+    loaded = data.load(seed)
     config = parse_fields(
         RandomFeaturesConfig,
-        params=resolve_params(ratio, params, *dataset.inputs.shape),
+        params=resolve_params(ratio, params, loaded.n, loaded.d),
         activation=activation,
         bias=bias,
         fit="ridge" if ridge is not None and fit == "min-norm" else fit,
@@ -89,13 +88,180 @@ def random_features(
         features=features,
         seed=seed,
     )
-    say(dataset.description, json)
-    summary = train_run(out, data_config, config, dataset)
-    say(
-        f"trained {summary['p']:,} parameters on n = {summary['n']} samples of dimension d = {summary['d']} "
-        f"(p/(dn) = {summary['ratio']:.3g}), training loss {summary['training_loss']:.2g}",
-        json,
-    )
-    say(f"wrote {out}; next: exhume attack {out}", json)
+    make_run(out, loaded, config, defence, json)
+
+
+@app.command("two-layer")
+@flattened
+def two_layer(
+    data: DataOptions,
+    training: TrainingOptions,
+    out: OutOption,
+    width: Annotated[int | None, typer.Option(min=1, help="h, the hidden units; p = k h.")] = None,
+    ratio: RatioOption = None,
+    params: ParamsOption = None,
+    activation: ActivationOption = "relu",
+    defence: DefenceOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train both layers of f(x) = W2 phi(W1 x) and write a run folder.
+
+    Example: exhume train two-layer --data faces --samples 10 --ratio 4 --out runs/b
+    """
+    from exhume.cli.values import resolve_width
+    from exhume.experiments.run import check_new
+    from exhume.victims.losses import default_outputs
+    from exhume.victims.two_layer import TwoLayerConfig
+
+    check_new(out)
+    shared, loaded = training.fields(seed), data.load(seed)
+    outputs = shared["outputs"] or default_outputs(loaded.dataset, shared["loss"])
+    units = resolve_width(width, ratio, params, loaded.n, loaded.d, outputs)
+    make_run(out, loaded, TwoLayerConfig.parse(**shared, width=units, activation=activation), defence, json)
+
+
+@app.command("resnet")
+@flattened
+def resnet(
+    data: DataOptions,
+    training: TrainingOptions,
+    out: OutOption,
+    width: Annotated[int | None, typer.Option(min=1, help="Channels of all convolutions.")] = None,
+    ratio: RatioOption = None,
+    params: ParamsOption = None,
+    kernel: Annotated[
+        int | None, typer.Option(min=1, help="Of the first convolution; default: one that leaves 7x7 positions.")
+    ] = None,
+    defence: DefenceOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train a residual network without batch norm and pooling, and write a run folder.
+
+    Example: exhume train resnet --data cifar10 --side 16 --samples 4 --ratio 4 --until 1e-7 --out runs/c
+    """
+    from exhume.cli.values import resolve_width
+    from exhume.experiments.run import check_new
+    from exhume.networks.resnet import POSITIONS
+    from exhume.victims.losses import default_outputs
+    from exhume.victims.network_plans import ResNetConfig, image_side
+
+    check_new(out)
+    shared, loaded = training.fields(seed), data.load(seed)
+    outputs = shared["outputs"] or default_outputs(loaded.dataset, shared["loss"])
+    padded = image_side(loaded.dataset, "a ResNet")[1] + 2 * ResNetConfig.model_fields["padding"].default
+    positions = POSITIONS if kernel is None else max(1, padded - kernel + 1)
+    channels = resolve_width(width, ratio, params, loaded.n, loaded.d, outputs * positions**2)
+    make_run(out, loaded, ResNetConfig.parse(**shared, channels=channels, kernel=kernel), defence, json)
+
+
+@app.command("vit")
+@flattened
+def vision_transformer(
+    data: DataOptions,
+    training: TrainingOptions,
+    out: OutOption,
+    embedding: Annotated[int | None, typer.Option(min=1, help="Numbers of a token; the head reads all tokens.")] = None,
+    ratio: RatioOption = None,
+    params: ParamsOption = None,
+    patch: Annotated[int, typer.Option(min=1, help="Pixels a side of a patch.")] = 4,
+    depth: Annotated[int, typer.Option(min=1, help="Transformer layers.")] = 2,
+    heads: Annotated[int, typer.Option(min=1, help="Attention heads.")] = 2,
+    defence: DefenceOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train a Vision Transformer whose head reads all tokens, and write a run folder.
+
+    Example: exhume train vit --data cifar10 --side 16 --samples 4 --ratio 4 --until 1e-7 --out runs/d
+    """
+    from exhume.cli.values import resolve_width
+    from exhume.experiments.run import check_new
+    from exhume.victims.losses import default_outputs
+    from exhume.victims.network_plans import VisionTransformerConfig, image_side
+
+    check_new(out)
+    shared, loaded = training.fields(seed), data.load(seed)
+    outputs = shared["outputs"] or default_outputs(loaded.dataset, shared["loss"])
+    tokens = max(1, image_side(loaded.dataset, "a Vision Transformer")[1] // patch) ** 2
+    size = resolve_width(embedding, ratio, params, loaded.n, loaded.d, outputs * tokens, multiple=heads)
+    config = VisionTransformerConfig.parse(**shared, embedding=size, patch=patch, depth=depth, heads=heads)
+    make_run(out, loaded, config, defence, json)
+
+
+@app.command(FACTORY)
+@flattened
+def factory(
+    context: Context,
+    data: DataOptions,
+    training: TrainingOptions,
+    out: OutOption,
+    head: Annotated[
+        str | None, typer.Option(help="The linear layer that is observed; default: the last one registered.")
+    ] = None,
+    image_shape: Annotated[
+        str | None, typer.Option(help="How the model sees a row, e.g. 3,32,32 or flat; default: as the images are.")
+    ] = None,
+    defence: DefenceOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train your own torch.nn.Module, which a function without arguments returns, and write a run folder.
+
+    Example: exhume train my_models:small --data faces --samples 10 --head fc --out runs/e
+    """
+    from exhume.cli.values import parse_shape
+    from exhume.experiments.run import check_new
+    from exhume.victims.network_plans import FactoryConfig
+
+    check_new(out)
+    shared, loaded = training.fields(seed), data.load(seed)
+    shape = parse_shape(image_shape, loaded.d)
+    config = FactoryConfig.parse(**shared, factory=str(context.info_name), head=head, input_shape=shape)
+    make_run(out, loaded, config, defence, json, f" --model {config.factory}")
+
+
+def make_run(
+    out: Path, loaded: LoadedData, config: "VictimConfig", defence: str | None, json: bool, attack_flags: str = ""
+) -> None:
+    """Trains with a bar and tells how it went."""
+    from exhume.cli.values import parse_defence
+    from exhume.experiments.run import train_run
+    from exhume.experiments.training import TrainingStopped
+    from exhume.victims.losses import loss_named
+    from exhume.victims.random_features import RandomFeaturesConfig
+
+    say(loaded.dataset.description, json)
+    applied = parse_defence(defence)
+    if isinstance(config, RandomFeaturesConfig):
+        summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied)
+    else:
+        recipe = config.recipe
+        target = loss_named(config.loss).until if recipe.until is None else recipe.until
+        try:
+            with training_bar(recipe.steps, target) as show:
+                summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied, progress=show)
+        except TrainingStopped as stopped:
+            say(f"{stopped}; the same command continues", as_json=True)
+            raise typer.Exit(130) from None
+    tell_training(summary, json)
+    say(f"wrote {out}; next: exhume attack {out}{attack_flags}", json)
     if json:
         print_json(summary)
+
+
+def tell_training(summary: dict[str, Any], json: bool) -> None:
+    how = summary.get("training") or f"training loss {summary['training_loss']:.2g}"
+    parameters = "parameters" if summary["victim"] == "rf" else "weights of the head"
+    say(
+        f"trained {summary['p']:,} {parameters} on n = {summary['n']} samples of dimension d = {summary['d']} "
+        f"(p/(dn) = {summary['ratio']:.3g}), {how}",
+        json,
+    )
+    if summary.get("note"):
+        say(summary["note"], json)
+    if summary["defence"]:
+        say(f"published with {summary['defence']}", json)
+    if summary["victim"] != "rf" or summary["defence"]:
+        say(f"floor: the true data explain the weights up to a loss of {summary['floor']:.2g}", json)

@@ -41,6 +41,48 @@ def resolve_params(ratio: float | None, params: int | None, n: int, d: int) -> i
     return p
 
 
+def resolve_width(
+    width: int | None, ratio: float | None, params: int | None, n: int, d: int, each: int, multiple: int = 1
+) -> int:
+    """A width from --width, --ratio p/(dn) or --params, exactly one of them; `each` weights of the head a unit.
+
+    Widths that are not given are rounded to a multiple, and the number of weights with them.
+
+    >>> resolve_width(None, 4.0, None, n=10, d=300, each=10), resolve_width(7, None, None, n=10, d=300, each=10)
+    (1200, 7)
+    """
+    if width is None:
+        return max(1, round(resolve_params(ratio, params, n, d) / (each * multiple))) * multiple
+    if ratio is not None or params is not None:
+        raise UsageError("expected a width, --ratio or --params, found two of them")
+    return width
+
+
+def parse_shape(text: str | None, d: int) -> tuple[int, ...] | None:
+    """
+    >>> parse_shape("3,4,4", 48), parse_shape("flat", 48), parse_shape(None, 48)
+    ((3, 4, 4), (48,), None)
+    """
+    if text is None:
+        return None
+    if text == "flat":
+        return (d,)
+    sizes = parse_counts(text) or ()
+    if min(sizes) < 1:
+        raise UsageError(f"expected an image shape like 3,32,32 or flat, found {text!r}")
+    return sizes
+
+
+def parse_defence(text: str | None) -> str:
+    """Defences with commas or plus signs between them, as one text with plus signs.
+
+    >>> parse_defence("int8,prune50"), parse_defence(None)
+    ('int8+prune50', '')
+    """
+    joined = "" if text is None else "+".join(part.strip() for part in text.replace("+", ",").split(","))
+    return "" if joined == "none" else joined
+
+
 def _times(ratio: float | None, numbers: int) -> int:
     if ratio is None or not 0 < ratio < 1e12:
         raise UsageError(f"expected a positive --ratio, found {ratio}")

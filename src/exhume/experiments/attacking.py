@@ -11,6 +11,7 @@ from exhume.attacks.choice import tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.problem import Method
 from exhume.experiments.run import RunFolder
+from exhume.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,15 @@ class AttackedRun:
 
 
 def attack_run(
-    run: RunFolder, method: Method, settings: AttackSettings, watch: Callable[[Progress], None] | None = None
+    run: RunFolder,
+    method: Method,
+    settings: AttackSettings,
+    watch: Callable[[Progress], None] | None = None,
+    observation: Observation | None = None,
 ) -> AttackedRun:
+    """`observation` is that of the run where it was read already."""
     attacked = run_attack(
-        tell(run.observation(), method, settings.samples),
+        tell(run.observation() if observation is None else observation, method, settings.samples),
         method,
         seed=settings.seed,
         limits=settings.limits,

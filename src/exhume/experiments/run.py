@@ -12,7 +12,6 @@ A new folder is made under a temporary name and renamed, so that it is whole or 
 
 import csv
 import io
-import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,40 +20,21 @@ from typing import Any
 
 import numpy
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from exhume.data.config import DataConfig
-from exhume.data.dataset import Dataset, Preparation
+from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError, UsageError
-from exhume.features.rows import Rows, write_rows
-from exhume.files import (
-    SCHEMA,
-    read_json,
-    read_tensors,
-    replacing,
-    require_tensors,
-    write_json,
-    write_tensors,
-    write_text,
-)
-from exhume.observation import FEATURES_FILE, Observation, load_observation, save_observation
+from exhume.experiments.training import TrainedVictim, VictimConfig, train_victim, victim_name
+from exhume.experiments.truth import Truth, load_truth, save_truth
+from exhume.files import SCHEMA, read_json, replacing, write_json, write_text
+from exhume.observation import Observation, load_observation, save_observation
 from exhume.reconstruction import Reconstruction, load_reconstruction, save_reconstruction
 from exhume.version import VERSION
-from exhume.victims.random_features import RandomFeaturesConfig, Victim, draw_rows, train_random_features
-
-
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """The training data as the victim saw it, and the way back to pixels."""
-
-    inputs: Float[Tensor, "n d"]
-    labels: Float[Tensor, " n"]
-    coefficients: Float[Tensor, " n"]
-    class_index: Int[Tensor, " n"]
-    class_names: tuple[str, ...]
-    image_shape: tuple[int, int, int] | None
-    preparation: Preparation
+from exhume.victims.defences import parse_defences, publish
+from exhume.victims.descent_loop import Surroundings
+from exhume.victims.floor import floor_of
+from exhume.victims.random_features import RandomFeaturesConfig
+from exhume.victims.recipe import Progress
 
 
 @dataclass(frozen=True)
@@ -77,8 +57,9 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
-    def observation(self) -> Observation:
-        return load_observation(self.path / "observation.safetensors")
+    def observation(self, factory: str | None = None) -> Observation:
+        """What the attacker sees; `factory` names code of the user's own that may run for it."""
+        return load_observation(self.path / "observation.safetensors", factory)
 
     def reconstruction(self) -> Reconstruction:
         path = self.path / "reconstruction.safetensors"
@@ -93,31 +74,7 @@ class RunFolder:
         return (self.path / "truth.safetensors").exists()
 
     def truth(self) -> Truth:
-        path = self.path / "truth.safetensors"
-        file = read_tensors(path, "truth")
-        require_tensors(file, path, "inputs", "labels", "coefficients", "class_index", "mean", "std", "scale")
-        try:
-            shape = tuple(file.meta["image_shape"]) if file.meta["image_shape"] else None
-            class_names = tuple(file.meta["class_names"])
-            standardise, norm = file.meta["standardise"], file.meta["norm"]
-        except (KeyError, TypeError) as problem:
-            raise ExhumeError(f"expected the whole truth in {path}, found it damaged at {problem}") from problem
-        return Truth(
-            inputs=file.tensors["inputs"],
-            labels=file.tensors["labels"],
-            coefficients=file.tensors["coefficients"],
-            class_index=file.tensors["class_index"],
-            class_names=class_names,
-            image_shape=shape,
-            preparation=Preparation(
-                mean=file.tensors["mean"],
-                std=file.tensors["std"],
-                scale=file.tensors["scale"],
-                image_shape=shape,
-                standardise=standardise,
-                norm=norm,
-            ),
-        )
+        return load_truth(self.path / "truth.safetensors")
 
     def summary(self) -> dict[str, Any]:
         path = self.path / "summary.json"
@@ -160,20 +117,37 @@ EVALUATION_KEYS = (
 )
 
 
-def train_run(out: Path, data_config: DataConfig, config: RandomFeaturesConfig, data: Dataset) -> dict[str, Any]:
-    """Trains a random-features victim on the data and writes its run folder. Returns the summary."""
+def train_run(
+    out: Path,
+    data_config: DataConfig,
+    config: VictimConfig,
+    data: Dataset,
+    *,
+    defence: str = "",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Trains a victim on the data and writes its run folder. Returns the summary.
+
+    A network that is interrupted leaves a checkpoint beside `out`, from which the same call goes on. `defence` names
+    what is done to the head before it is published.
+    """
     check_new(out)
-    _check_memory(config.params, data.inputs.dtype)
+    settings = _config_json(data_config, config, defence)
+    ridge = config.ridge if isinstance(config, RandomFeaturesConfig) else None
+    defences = parse_defences(defence, ridge=ridge or 0.0, seed=config.seed)
+    around = Surroundings(
+        progress=progress,
+        checkpoint=out.with_name(f".{out.name}.training.safetensors"),
+        settings={"data": settings["data"], "defence": defence},
+    )
     with replacing(out) as folder:
         folder.mkdir()
-        rows: Rows = draw_rows(config, data.inputs.shape[1])
-        if config.features == "file":
-            rows = write_rows(rows, folder / FEATURES_FILE)
-        victim = train_random_features(config, data, rows)
-        save_observation(victim.observation, folder / "observation.safetensors")
-        _save_truth(data, victim, folder / "truth.safetensors")
-        write_json(folder / "config.json", _config_json(data_config, config))
-        summary = _train_summary(config, data, victim)
+        victim = train_victim(config, data, folder, around)
+        observation = publish(victim.observation, defences, inputs=data.inputs, initial=victim.initial_head)
+        summary = _train_summary(victim, observation, data, defence)
+        save_observation(observation, folder / "observation.safetensors")
+        save_truth(data, victim.coefficients, folder / "truth.safetensors")
+        write_json(folder / "config.json", settings)
         write_json(folder / "summary.json", summary)
     return summary
 
@@ -183,38 +157,31 @@ def check_new(out: Path) -> None:
         raise UsageError(f"expected a new folder for --out, found {out} already there; choose another or remove it")
 
 
-def _check_memory(params: int, dtype: torch.dtype) -> None:
-    """Before hours are spent on drawing V: its rows are streamed, but the weights themselves are kept in memory."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if params * dtype.itemsize > memory:
-        raise ExhumeError(
-            f"expected weights that fit in the {memory / 2**30:.0f} GiB of this machine, found p = {params:,}; "
-            "choose a smaller --ratio or --params"
-        )
-
-
-def _train_summary(config: RandomFeaturesConfig, data: Dataset, victim: Victim) -> dict[str, Any]:
+def _train_summary(victim: TrainedVictim, observation: Observation, data: Dataset, defence: str) -> dict[str, Any]:
     n, d = data.inputs.shape
+    exact = victim.in_the_span and not defence
     return {
         "schema": SCHEMA,
-        "p": config.params,
+        "victim": victim.name,
+        "p": observation.p,
         "d": d,
         "n": n,
-        "ratio": config.params / (d * n),
-        "activation": config.activation,
-        "fit": config.fit,
-        "training_loss": victim.training_loss,
-        "train_seed": config.seed,
+        "ratio": observation.p / (d * n),
+        **victim.numbers,
+        "floor": 0.0 if exact else floor_of(observation, data.inputs),
+        "initial": observation.knowledge.initial,
+        "defence": defence or None,
         "data": data.description,
     }
 
 
-def _config_json(data_config: DataConfig, config: RandomFeaturesConfig) -> dict[str, Any]:
+def _config_json(data_config: DataConfig, config: VictimConfig, defence: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "victim": "rf",
+        "victim": victim_name(config),
         "data": data_config.model_dump(mode="json"),
         "model": config.model_dump(mode="json"),
+        "defence": defence or None,
         "versions": {
             "exhume": VERSION,
             "python": platform.python_version(),
@@ -222,26 +189,6 @@ def _config_json(data_config: DataConfig, config: RandomFeaturesConfig) -> dict[
             "numpy": numpy.__version__,
         },
     }
-
-
-def _save_truth(data: Dataset, victim: Victim, path: Path) -> None:
-    preparation = data.preparation
-    tensors = {
-        "inputs": data.inputs,
-        "labels": data.labels,
-        "coefficients": victim.coefficients,
-        "class_index": data.class_index,
-        "mean": preparation.mean,
-        "std": preparation.std,
-        "scale": preparation.scale,
-    }
-    meta = {
-        "class_names": data.class_names,
-        "image_shape": data.image_shape,
-        "standardise": preparation.standardise,
-        "norm": preparation.norm,
-    }
-    write_tensors(path, "truth", tensors, meta)
 
 
 def _as_csv(trace: list[dict[str, float]]) -> str:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.experiments.run import RunFolder, Truth
+from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.metrics.errors import Evaluation, evaluate
 from exhume.metrics.images import ImageScores, image_scores
@@ -36,14 +37,15 @@ class Scores:
         return values
 
 
-def score_run(run: RunFolder, seed: int = 0) -> Scores:
-    truth, found, observation = run.truth(), run.reconstruction(), run.observation()
+def score_run(run: RunFolder, seed: int = 0, factory: str | None = None) -> Scores:
+    """`factory` names code of the user's own that may run to make the features."""
+    truth, found, observation = run.truth(), run.reconstruction(), run.observation(factory)
     return score(truth, found, observation.features, seed)
 
 
-def score(truth: Truth, found: Reconstruction, features: RidgeFeatures, seed: int = 0) -> Scores:
-    """Weights of a homogeneous φ without bias cannot tell a norm from a coefficient: directions are compared."""
-    directions_only = features.activation.homogeneous and features.bias is None
+def score(truth: Truth, found: Reconstruction, features: RidgeFeatures | ModuleFeatures, seed: int = 0) -> Scores:
+    """Weights of homogeneous features cannot tell a norm from a coefficient: directions are compared."""
+    directions_only = features.norm_blind
     blocks = paired_blocks(features, truth.inputs, found.candidates.to(truth.inputs.dtype))
     evaluation = evaluate(
         truth.inputs, found.candidates.to(truth.inputs.dtype), blocks, features.p, seed, directions_only
@@ -69,9 +71,9 @@ def matched_pixels(truth: Truth, found: Reconstruction, matching: Matching) -> F
 
 
 def paired_blocks(
-    features: RidgeFeatures, samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]
+    features: RidgeFeatures | ModuleFeatures, samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]
 ) -> Iterator[tuple[Float[Tensor, "n rows"], Float[Tensor, "m rows"]]]:
-    """Features of samples and candidates together: one pass over V for both."""
+    """Features of samples and candidates together: one pass over V, or one evaluation of a network, for both."""
     both = torch.cat([samples, candidates])
     for _, values in features.feature_blocks(both):
         yield values[: len(samples)], values[len(samples) :]

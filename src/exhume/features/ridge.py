@@ -36,6 +36,15 @@ class RidgeFeatures:
     def d(self) -> int:
         return self.rows.d
 
+    @property
+    def norm_blind(self) -> bool:
+        """Whether weights cannot tell the norm of a sample from its coefficient: φ is homogeneous, without bias."""
+        return self.activation.homogeneous and self.bias is None
+
+    @property
+    def description(self) -> str:
+        return f"activation {self.activation.name} and the random matrix V"
+
     def part(self, start: int, stop: int) -> "RidgeFeatures":
         """The features start..stop-1: each row is an equation of its own, so any part is a smaller problem."""
         bias = None if self.bias is None else self.bias[start:stop]

@@ -35,6 +35,20 @@ def find_head(model: nn.Module, name: str | None = None) -> nn.Linear:
     )
 
 
+def name_of(model: nn.Module, head: nn.Linear) -> str:
+    """The name that a layer has in the model; "" if it is the model itself."""
+    names = [name for name, layer in model.named_modules() if layer is head]
+    if not names:
+        raise UsageError("expected a head that is a layer of the model, found one of another model")
+    return names[0]
+
+
+def head_tensors(model: nn.Module, head_name: str) -> tuple[str, ...]:
+    """The names of the head's own tensors in the state dict of the model: features do not depend on them."""
+    head = model.get_submodule(head_name)
+    return tuple(f"{head_name}.{name}" if head_name else name for name in head.state_dict())
+
+
 class _Reached(Exception):
     """The forward pass has come to the head: what follows is not needed."""
 
@@ -71,18 +85,16 @@ class PenultimateFeatures(nn.Module):
 def split_at_head(model: nn.Module, head: nn.Linear, probe: Tensor) -> PenultimateFeatures:
     """The map from inputs to the head's input, tried out on the probe (at least two inputs, in the model's shape)."""
     check_inputs(probe)
-    names = [name for name, layer in model.named_modules() if layer is head]
-    if not names:
-        raise UsageError("expected a head that is a layer of the model, found one of another model")
-    features = PenultimateFeatures(model, names[0])
+    name = name_of(model, head)
+    features = PenultimateFeatures(model, name)
     with torch.no_grad():
-        calls = _count_calls(model, names[0], probe)
+        calls = _count_calls(model, name, probe)
+        if calls != 1:
+            raise UsageError(f"expected the model to call its head {name!r} once a batch, found {calls} calls")
         seen = features(probe)
-    if calls != 1:
-        raise UsageError(f"expected the model to call its head {names[0]!r} once a batch, found {calls} calls")
     if seen.shape != (len(probe), head.in_features):
         raise UsageError(
-            f"expected the head {names[0]!r} to see {len(probe)} x {head.in_features} features of {len(probe)} inputs, "
+            f"expected the head {name!r} to see {len(probe)} x {head.in_features} features of {len(probe)} inputs, "
             f"found shape {list(seen.shape)}"
         )
     return features

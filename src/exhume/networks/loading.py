@@ -2,9 +2,11 @@
 
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,15 +15,26 @@ from exhume.errors import ExhumeError, UsageError
 LISTED = 8  # names in one line of an error
 
 
-def load_factory(spec: str, folder: Path | None = None) -> nn.Module:
+def names_a_factory(spec: str) -> bool:
+    """
+    >>> names_a_factory("my.models:small"), names_a_factory("my.models"), names_a_factory("my models:small")
+    (True, False, False)
+    """
+    module_name, _, attribute = spec.partition(":")
+    return all(part.isidentifier() for part in (*module_name.split("."), attribute))
+
+
+def load_factory(
+    spec: str, folder: Path | None = None, arguments: Mapping[str, Any] = MappingProxyType({})
+) -> nn.Module:
     """Calls the factory named `package.module:factory`; modules are also looked for in `folder` (default: here)."""
-    module_name, colon, attribute = spec.partition(":")
-    if not colon or not attribute or not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
+    if not names_a_factory(spec):
         raise UsageError(f"expected a model as package.module:factory, found {spec!r}")
+    module_name, _, attribute = spec.partition(":")
     with _importable(Path.cwd() if folder is None else folder):
         try:
             module = importlib.import_module(module_name)
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
             raise UsageError(
                 f"expected a module {module_name} that can be imported, found: {_line_of(problem)}"
             ) from problem
@@ -32,20 +45,25 @@ def load_factory(spec: str, folder: Path | None = None) -> nn.Module:
         if not callable(factory):
             raise UsageError(f"expected {spec} to be a factory to call, found {_kind_of(factory)}")
         try:
-            model = factory()
-        except Exception as problem:
-            raise UsageError(
-                f"expected {spec} to work when called without arguments, found: {_line_of(problem)}"
-            ) from problem
+            model = factory(**arguments)
+        except (Exception, SystemExit) as problem:
+            given = f"with {', '.join(arguments)}" if arguments else "without arguments"
+            raise UsageError(f"expected {spec} to work when called {given}, found: {_line_of(problem)}") from problem
     if not isinstance(model, nn.Module):
         raise UsageError(f"expected {spec} to return a torch.nn.Module, found {_kind_of(model)}")
     return model
 
 
-def load_state(model: nn.Module, state: Mapping[str, Tensor], source: str = "the weights") -> None:
-    """Copies weights into the model; tensors that are missing, left over or of another shape are named in one line."""
+def load_state(
+    model: nn.Module, state: Mapping[str, Tensor], source: str = "the weights", without: Collection[str] = ()
+) -> None:
+    """Copies weights into the model; tensors that are missing, left over or of another shape are named in one line.
+
+    Tensors named in `without` may be missing, and stay as they are.
+    """
     own = model.state_dict()
-    wrong = [f"no {name} {_shape(tensor)}" for name, tensor in own.items() if name not in state]
+    needed = [name for name in own if name in state or name not in without]
+    wrong = [f"no {name} {_shape(own[name])}" for name in needed if name not in state]
     wrong += [
         f"{name} {_shape(state[name])} instead of {_shape(tensor)}"
         for name, tensor in own.items()
@@ -59,10 +77,10 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], source: str = "the
     wrong += [f"{name} that the model does not have" for name in state if name not in own]
     if wrong:
         raise ExhumeError(f"expected {source} to fit the model, found {_listed(wrong)}")
-    broken = [name for name in own if own[name].is_floating_point() and not state[name].isfinite().all()]
+    broken = [name for name in needed if own[name].is_floating_point() and not state[name].isfinite().all()]
     if broken:
         raise ExhumeError(f"expected finite numbers in {source}, found NaN or infinite ones in {_listed(broken)}")
-    model.load_state_dict(state)
+    model.load_state_dict(state, strict=False)
 
 
 def prepare_for_attack(model: nn.Module) -> str | None:
@@ -112,7 +130,7 @@ def _drops(layer: nn.Module) -> bool:
     return isinstance(layer, nn.MultiheadAttention | nn.RNNBase) and layer.dropout > 0
 
 
-def _line_of(problem: Exception) -> str:
+def _line_of(problem: BaseException) -> str:
     text = " ".join(str(problem).split())
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 

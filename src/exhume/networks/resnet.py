@@ -60,7 +60,8 @@ class ResNet(nn.Module):
         self.image_shape = (colours, side, side)
         self.first = nn.Conv2d(colours, channels, kernel, padding=padding, bias=False)
         self.blocks = nn.Sequential(*(ResidualBlock(channels) for _ in range(blocks)))
-        self.head = nn.Linear(channels * (largest - kernel + 1) ** 2, outputs, bias=False)
+        self.feature_shape = (channels, largest - kernel + 1, largest - kernel + 1)
+        self.head = nn.Linear(math.prod(self.feature_shape), outputs, bias=False)
         self._draw(stream)
 
     def _draw(self, stream: torch.Generator) -> None:
@@ -75,3 +76,10 @@ class ResNet(nn.Module):
     def forward(self, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
         images = rows.reshape(len(rows), *self.image_shape)
         return self.head(self.blocks(self.first(images)).flatten(start_dim=1))
+
+
+def blank_resnet(
+    side: int, channels: int, outputs: int, kernel: int | None, padding: int, blocks: int, colours: int
+) -> ResNet:
+    """A network whose weights are still to be loaded."""
+    return ResNet(side, channels, outputs, torch.Generator().manual_seed(0), kernel, padding, blocks, colours)

@@ -57,7 +57,8 @@ class VisionTransformer(nn.Module):
             for _ in range(depth)
         )
         self.norm = nn.LayerNorm(embedding)
-        self.head = nn.Linear(embedding * (patches if self.class_token is None else 1), outputs, bias=False)
+        self.feature_shape = (patches if self.class_token is None else 1, embedding)
+        self.head = nn.Linear(math.prod(self.feature_shape), outputs, bias=False)
         self._draw(stream)
 
     def _draw(self, stream: torch.Generator) -> None:
@@ -85,3 +86,11 @@ class VisionTransformer(nn.Module):
         steps = side // self.patch
         images = rows.reshape(len(rows), colours, steps, self.patch, steps, self.patch)
         return images.permute(0, 2, 4, 1, 3, 5).reshape(len(rows), steps * steps, -1)
+
+
+def blank_vision_transformer(
+    side: int, patch: int, embedding: int, depth: int, heads: int, outputs: int, colours: int
+) -> VisionTransformer:
+    """A network whose weights are still to be loaded."""
+    stream = torch.Generator().manual_seed(0)
+    return VisionTransformer(side, patch, embedding, depth, heads, outputs, stream, colours=colours)

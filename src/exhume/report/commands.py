@@ -34,6 +34,32 @@ _MODEL_FLAGS: dict[str, tuple[str, Any]] = {
     "features": ("--features", "seed"),
     "seed": ("--seed", None),
 }
+_NETWORK_FLAGS: dict[str, tuple[str, Any]] = {
+    "width": ("--width", None),
+    "channels": ("--width", None),
+    "kernel": ("--kernel", None),
+    "embedding": ("--embedding", None),
+    "patch": ("--patch", None),
+    "depth": ("--depth", None),
+    "heads": ("--heads", None),
+    "head": ("--head", None),
+    "input_shape": ("--image-shape", None),
+    "activation": ("--activation", None),
+    "outputs": ("--outputs", None),
+    "loss": ("--loss", "square"),
+    "initial": ("--initial", "known"),
+    "features_at": ("--features-at", "trained"),
+    "seed": ("--seed", None),
+}
+_RECIPE_FLAGS: dict[str, tuple[str, Any]] = {
+    "method": ("--method", "gd"),
+    "momentum": ("--momentum", 0.0),
+    "weight_decay": ("--weight-decay", 0.0),
+    "batch_size": ("--batch-size", None),
+    "step_size": ("--step-size", None),
+    "until": ("--until", None),
+    "steps": ("--steps", 100_000),
+}
 _ATTACK_FLAGS: dict[str, tuple[str, Any]] = {
     "samples": ("--samples", None),
     "step_size": ("--step", None),
@@ -47,12 +73,12 @@ _ATTACK_FLAGS: dict[str, tuple[str, Any]] = {
 def commands(run_name: str, config: dict[str, Any], found: Reconstruction, reveal: bool) -> list[str]:
     """Training (where it was done here), attack, evaluation and report, in order."""
     run = shlex.quote(run_name)
-    lines = [_train(run, config)] if config.get("victim") == "rf" else []
-    lines.append(f"exhume attack {run} --method {shlex.quote(found.method)}{_attack_flags(found)} --seed {found.seed}")
-    if lines[0].startswith("exhume train"):
-        lines.append(f"exhume evaluate {run}")
-    lines.append(f"exhume report {run}{' --reveal' if reveal else ''}")
-    return lines
+    victim = str(config.get("victim", ""))
+    model = f" --model {shlex.quote(victim)}" if ":" in victim else ""
+    dig = f"exhume attack {run} --method {shlex.quote(found.method)}{_attack_flags(found)} --seed {found.seed}{model}"
+    made_here = [_train(victim, run, config)] if victim else []
+    evaluation = [f"exhume evaluate {run}{model}"] if victim else []
+    return [*made_here, dig, *evaluation, f"exhume report {run}{model}{' --reveal' if reveal else ''}"]
 
 
 def data_name(name: str) -> str:
@@ -64,13 +90,18 @@ def data_name(name: str) -> str:
     return name if name in KNOWN_NAMES else PureWindowsPath(PurePath(name).name).name or "FOLDER"
 
 
-def _train(run: str, config: dict[str, Any]) -> str:
+def _train(victim: str, run: str, config: dict[str, Any]) -> str:
     data, model = dict(config.get("data", {})), dict(config.get("model", {}))
     data["name"] = data_name(str(data.get("name", "")))
     if data["name"] == "sphere":
         data.pop("standardise", None)
     where = " --data-dir DIR" if data.get("data_dir") else ""
-    return f"exhume train rf{_flags(data, _DATA_FLAGS)}{where}{_flags(model, _MODEL_FLAGS)} --out {run}"
+    if victim == "rf":
+        sizes = _flags(model, _MODEL_FLAGS)
+    else:
+        sizes = _flags(model, _NETWORK_FLAGS) + _flags(dict(model.get("recipe", {})), _RECIPE_FLAGS)
+    defence = f" --defence {shlex.quote(str(config['defence']))}" if config.get("defence") else ""
+    return f"exhume train {shlex.quote(victim)}{_flags(data, _DATA_FLAGS)}{where}{sizes}{defence} --out {run}"
 
 
 def _attack_flags(found: Reconstruction) -> str:

@@ -142,7 +142,7 @@ def _artefact(
         "bytes": path.stat().st_size,
         "weights": [outputs, p],
         "dtype": str(observation.weights.dtype).removeprefix("torch."),
-        "activation": observation.features.activation.name,
+        "features": observation.features.description,
         "data": _data(summary, config),
         "training_loss": summary.get("training_loss"),
         "training_seed": summary.get("train_seed"),

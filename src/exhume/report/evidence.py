@@ -41,7 +41,7 @@ def with_truth(truth: Truth, found: Reconstruction, observation: Observation, su
     """Matches candidates with samples. Scores that an evaluation has left in the summary are taken from there."""
     features = observation.features
     # the rule of experiments.scoring: such weights cannot tell a row's norm from its coefficient
-    directions_only = features.activation.homogeneous and features.bias is None
+    directions_only = features.norm_blind
     candidates = found.candidates.to(truth.inputs.dtype)
     evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
     matching = evaluation.matching
@@ -86,7 +86,7 @@ def _sample_row(
         "recovered": matched and distance < RECOVERED_DISTANCE,
         "sign_flipped": matched and float(matching.sign[index]) < 0,
         "coefficient": float(found.coefficients[candidate].double().norm()) if matched else None,
-        "true_coefficient": abs(float(truth.coefficients[index])),
+        "true_coefficient": None if truth.coefficients is None else abs(float(truth.coefficients[index])),
         "psnr": min(float(scores.psnr[index]), PSNR_CAP) if scores is not None and matched else None,
     }
 

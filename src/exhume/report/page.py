@@ -21,12 +21,13 @@ from exhume.theory import ZONE_TITLES
 MOST_FIGURE_PICTURES = 100
 
 
-def write_report(run: RunFolder, reveal: bool) -> Path:
+def write_report(run: RunFolder, reveal: bool, factory: str | None = None) -> Path:
     """Writes report.json, report.html and the figures into the run folder; returns the page.
 
-    Without `reveal` no file that is written here holds a sharp picture, the figures included.
+    Without `reveal` no file that is written here holds a sharp picture, the figures included. `factory` names code of
+    the user's own that may run to make the features.
     """
-    found, observation, summary = run.reconstruction(), run.observation(), run.summary()
+    found, observation, summary = run.reconstruction(), run.observation(factory), run.summary()
     evidence = gather(run, found, observation, summary)
     content = describe(run, evidence, found, observation, summary, reveal)
     if evidence.pictures is not None:

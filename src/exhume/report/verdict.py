@@ -124,7 +124,7 @@ def knowledge(found: Reconstruction, observation: Observation) -> list[dict[str,
     prior = found.settings.get("prior")
     return [
         _item(True, f"The trained weights ({observation.p:,} numbers; white-box, after training)"),
-        _item(True, f"The features: activation {observation.features.activation.name} and the random matrix V"),
+        _item(True, f"The features: {observation.features.description}"),
         _item(True, f"The weights before training ({observation.knowledge.initial})"),
         _item(told is not None, "The number of training samples" + ("" if told is None else f" ({told:,})")),
         _item(norm is not None, "The norm of the training rows" + ("" if norm is None else f" ({plain(norm)})")),

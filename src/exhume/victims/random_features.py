@@ -1,6 +1,5 @@
 """The random-features model f(x) = φ(Vx + b)·θ, V_kj ~ N(0, 1/d), of which only θ is trained."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +15,8 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, Rows
 from exhume.observation import Knowledge, Observation
+from exhume.victims.norms import common_norm
 from exhume.victims.training import DualFit, fit_logistic, fit_min_norm, fit_ridge
-
-SAME_NORM = 1e-5  # relative: above the rounding of float32 rows, below any difference that is meant
-
 
 KEPT_BYTES = 3 * 2**29  # features of the training data that may stay in memory between the two sweeps
 
@@ -74,7 +71,7 @@ def train_random_features(config: RandomFeaturesConfig, data: Dataset, rows: Row
     weights = torch.empty(1, features.p, dtype=inputs.dtype)
     for block, values in kept or features.feature_blocks(inputs):
         weights[0, block] = (fitted.coefficients @ values.double()).to(inputs.dtype)
-    knowledge = Knowledge(samples=len(inputs), norm=_common_norm(inputs))
+    knowledge = Knowledge(samples=len(inputs), norm=common_norm(inputs))
     observation = Observation(features, weights, knowledge, data.image_shape)
     return Victim(observation, fitted.coefficients, fitted.training_loss, fitted.steps)
 
@@ -87,15 +84,6 @@ def _fit(config: RandomFeaturesConfig, gram: Float[Tensor, "n n"], labels: Float
     if config.fit == "logistic":
         return fit_logistic(gram, labels, config.steps, config.step_size)
     return fit_min_norm(gram, labels)
-
-
-def _common_norm(inputs: Float[Tensor, "n d"]) -> float | None:
-    """The norm that all rows share, None if they differ. √d is exact: its rounding would be a trace of the data."""
-    norms, radius = inputs.double().norm(dim=1), math.sqrt(inputs.shape[1])
-    if bool((norms / radius - 1).abs().max() <= SAME_NORM):
-        return radius
-    mean = float(norms.mean())
-    return mean if mean > 0 and bool((norms / mean - 1).abs().max() <= SAME_NORM) else None
 
 
 def _draw_bias(config: RandomFeaturesConfig, dtype: torch.dtype) -> Float[Tensor, " p"] | None:

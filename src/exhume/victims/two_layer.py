@@ -1,7 +1,8 @@
 """Two-layer networks f(x) = W₂ φ(W₁ x) with k outputs, both layers trained.
 
 W₁(0) has entries N(0, 1/d) and is kept as a seed, W₂(0) has entries N(0, 1/h) or is zero. What an attacker sees are the
-trained features φ(W₁(T) x) and the change W₂(T) − W₂(0) of the head (k × h, p_L = k h numbers).
+trained features φ(W₁(T) x) and the change W₂(T) − W₂(0) of the head (k × h, p_L = k h numbers); or features at
+(W₁(0) + W₁(T)) / 2, if the initial layer is known; or W₂(T) itself, if nothing but the distribution of W₂(0) is.
 """
 
 import math
@@ -10,38 +11,32 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
 from exhume import seeds
 from exhume.activations import activation
 from exhume.data.dataset import Dataset
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import DrawnRows, Rows, hold, write_rows
+from exhume.features.rows import DrawnRows, HeldRows, Rows, hold, write_rows
 from exhume.networks.two_layer import TwoLayer
 from exhume.observation import Knowledge, Observation
 from exhume.validation import parse_fields
 from exhume.victims.descent import ModuleIterates
 from exhume.victims.descent_loop import Surroundings, descend
-from exhume.victims.losses import LossName, default_outputs, loss_named, make_targets
+from exhume.victims.losses import default_outputs, loss_named, make_targets
 from exhume.victims.moved_rows import MovedRows
-from exhume.victims.random_features import _common_norm
-from exhume.victims.recipe import Descent, Recipe
+from exhume.victims.network_config import NetworkConfig
+from exhume.victims.norms import common_norm
+from exhume.victims.recipe import Descent
 from exhume.victims.span_iterates import SpanIterates
 
 
-class TwoLayerConfig(BaseModel):
-    """Everything that is needed to train the same victim again, besides its data. `outputs` None: by the classes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class TwoLayerConfig(NetworkConfig):
+    """The hidden layer: its number of units h, and φ."""
 
     width: int = Field(ge=1)
-    outputs: int | None = Field(default=None, ge=1)
     activation: str = "relu"
-    loss: LossName = "square"
-    zero_head: bool = False
-    recipe: Recipe = Recipe()
-    seed: int = Field(default=0, ge=0, lt=2**63)
 
     @classmethod
     def parse(cls, **fields: object) -> "TwoLayerConfig":
@@ -89,7 +84,8 @@ def draw_head(config: TwoLayerConfig, outputs: int, dtype: torch.dtype) -> Float
 def train_two_layer(
     config: TwoLayerConfig, data: Dataset, features_file: Path | None = None, around: Surroundings | None = None
 ) -> TwoLayerVictim:
-    """Trains both layers. W₁(T) (h × d) is written to `features_file` block by block, or held in memory without one."""
+    """Trains both layers. The rows of the observation's features (h × d) are written to `features_file` block by block,
+    or held in memory without one."""
     outputs = default_outputs(data, config.loss) if config.outputs is None else config.outputs
     targets = make_targets(data, config.loss, outputs)
     rows, head = draw_first_layer(config, data.inputs.shape[1]), draw_head(config, outputs, data.inputs.dtype)
@@ -99,15 +95,16 @@ def train_two_layer(
     around = replace(around, settings=settings)
     train = _train_all_weights if config.recipe.method == "adam" else _train_in_the_span
     way = train(config, data, targets, rows, head, around)
-    trained = way.rows
-    kept = hold(trained, dtype=data.inputs.dtype) if features_file is None else write_rows(trained, features_file)
+    halfway = config.features_at == "midpoint"
+    shown = _midpoint(way.rows, rows) if halfway else way.rows
+    kept = hold(shown, dtype=data.inputs.dtype) if features_file is None else write_rows(shown, features_file)
     observation = Observation(
         RidgeFeatures(kept, activation(config.activation)),
-        way.head - head,
-        Knowledge(samples=len(data.inputs), norm=_common_norm(data.inputs)),
+        way.head if config.initial == "distribution" else way.head - head,
+        Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, initial_body=halfway),
         data.image_shape,
     )
-    moved = trained if isinstance(trained, MovedRows) else None
+    moved = way.rows if isinstance(way.rows, MovedRows) else None
     return TwoLayerVictim(observation, way.descent, rows, head, way.head, moved)
 
 
@@ -138,6 +135,13 @@ def _train_all_weights(
     descent = descend(iterates, config.recipe, _until(config), around)
     trained = replace(first, values=model.first.weight.detach())
     return _Way(trained, model.head.weight.detach(), descent)
+
+
+def _midpoint(trained: Rows, initial: DrawnRows) -> Rows:
+    if isinstance(trained, MovedRows):
+        return trained.midpoint()
+    assert isinstance(trained, HeldRows), "recipes that leave the span hold all weights"
+    return HeldRows((trained.values + hold(initial, dtype=trained.values.dtype).values) / 2)
 
 
 def _until(config: TwoLayerConfig) -> float:

@@ -1,0 +1,156 @@
+"""Options that belong together, written once as a dataclass and shared by commands."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from exhume.data.config import DataConfig
+    from exhume.data.dataset import Dataset
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with each parameter that is a dataclass replaced by one option for each of its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for name, own in inspect.signature(command).parameters.items():
+        if name in groups:
+            types = get_type_hints(groups[name], include_extras=True)
+            parameters += [_parameter(option.name, types, _default(option)) for option in fields(groups[name])]
+        else:
+            parameters.append(_parameter(name, hints, own.default))
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        built = {
+            name: kind(**{option.name: given.pop(option.name) for option in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**built, **given)
+
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _parameter(name: str, types: dict[str, Any], default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name])
+
+
+def _default(option: Field[Any]) -> Any:
+    return inspect.Parameter.empty if option.default is MISSING else option.default
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which data."""
+
+    data: Annotated[str, typer.Option(help="sphere, faces, cifar10, tiny-imagenet, or a folder of images.")]
+    samples: Annotated[int, typer.Option(help="n, the number of training samples.")]
+    dim: Annotated[int | None, typer.Option(help="d, for the sphere.")] = None
+    subspace: Annotated[int | None, typer.Option(help="Sphere: draw inside a random subspace of r dimensions.")] = None
+    labels: Annotated[str | None, typer.Option(help="Sphere: linear (noisy) or sign.")] = None
+    noise: Annotated[float | None, typer.Option(help="Sphere: variance of the label noise (0.25).")] = None
+    data_dir: Annotated[Path | None, typer.Option(help="The folder with cifar-10-batches-bin/ and the like.")] = None
+    classes: Annotated[str | None, typer.Option(help="Comma-separated, e.g. frog,truck.")] = None
+    per_class: Annotated[str | None, typer.Option(help="Comma-separated counts; default: an even split.")] = None
+    side: Annotated[int | None, typer.Option(help="Average images down to side x side pixels.")] = None
+    standardise: Annotated[
+        str | None, typer.Option(help="subset (one mean and std), channels, cifar10-split or none.")
+    ] = None
+    norm: Annotated[str | None, typer.Option(help="sqrt-d: bring rows to norm sqrt(d); keep.")] = None
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32"
+
+    def load(self, seed: int) -> "LoadedData":
+        from exhume import seeds
+        from exhume.cli.values import parse_counts, parse_names
+        from exhume.data.config import DataConfig
+        from exhume.data.load import load
+
+        config = DataConfig.parse(
+            name=self.data,
+            samples=self.samples,
+            dim=self.dim,
+            subspace=self.subspace,
+            label_rule=self.labels,
+            noise=self.noise,
+            data_dir=self.data_dir,
+            classes=parse_names(self.classes),
+            per_class=parse_counts(self.per_class),
+            side=self.side,
+            standardise=self.standardise,
+            norm=self.norm,
+            seed=seeds.derive(seed, "data"),
+            dtype=self.dtype,
+        )
+        return LoadedData(config, load(config))
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedData:
+    config: "DataConfig"
+    dataset: "Dataset"
+
+    @property
+    def n(self) -> int:
+        return len(self.dataset.inputs)
+
+    @property
+    def d(self) -> int:
+        return self.dataset.inputs.shape[1]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How a network is trained, and what an attacker will know of its start."""
+
+    loss: Annotated[str, typer.Option(help="square, logistic (labels -1 and +1) or cross-entropy.")] = "square"
+    outputs: Annotated[int | None, typer.Option(help="k; default: by the classes (two classes: one output).")] = None
+    method: Annotated[str, typer.Option(help="gd (full batch), sgd (mini-batches) or adam.")] = "gd"
+    momentum: Annotated[float, typer.Option(help="Of gd and sgd.")] = 0.0
+    weight_decay: Annotated[float, typer.Option(help="lambda of (lambda / 2) ||weights||^2.")] = 0.0
+    batch_size: Annotated[int | None, typer.Option(help="Of sgd and adam; default: half the samples, or all.")] = None
+    step_size: Annotated[float | None, typer.Option(help="Default: 1 / the largest curvature; adam: 1e-3.")] = None
+    until: Annotated[float | None, typer.Option(help="The loss to reach; default: 1e-9 square, else 1e-3.")] = None
+    steps: Annotated[int, typer.Option(help="At most so many steps.")] = 100_000
+    zero_head: Annotated[bool, typer.Option("--zero-head", help="Start the head at zero.")] = False
+    initial: Annotated[
+        str, typer.Option(help="What an attacker knows of the initial head: known, distribution or zero.")
+    ] = "known"
+    features_at: Annotated[
+        str, typer.Option(help="trained, or midpoint: halfway to the initial layers, which are then known.")
+    ] = "trained"
+
+    def fields(self, seed: int) -> dict[str, Any]:
+        """The fields that all networks share, checked."""
+        from exhume.validation import parse_fields
+        from exhume.victims.network_config import NetworkConfig
+        from exhume.victims.recipe import Recipe
+
+        recipe = Recipe.parse(
+            method=self.method,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            step_size=self.step_size,
+            until=self.until,
+            steps=self.steps,
+            seed=seed,
+        )
+        shared = {
+            "outputs": self.outputs,
+            "loss": self.loss,
+            "zero_head": self.zero_head or self.initial == "zero",
+            "initial": self.initial,
+            "features_at": self.features_at,
+            "recipe": recipe,
+            "seed": seed,
+        }
+        parse_fields(NetworkConfig, **shared)
+        return shared

@@ -1,0 +1,149 @@
+"""Any victim, trained: one form for the run folder, whatever it is a model of."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.interruption import Interruption
+from exhume.data.dataset import Dataset
+from exhume.errors import ExhumeError
+from exhume.features.rows import Rows, write_rows
+from exhume.observation import FEATURES_FILE, Observation
+from exhume.victims.descent_loop import Surroundings
+from exhume.victims.losses import default_outputs
+from exhume.victims.network import train_network
+from exhume.victims.network_config import NetworkConfig
+from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
+from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume.victims.recipe import Descent
+from exhume.victims.two_layer import TwoLayerConfig, train_two_layer
+
+VictimConfig = RandomFeaturesConfig | TwoLayerConfig | ResNetConfig | VisionTransformerConfig | FactoryConfig
+HIDDEN_COPIES = 5  # matrices of n x h numbers that the training of a two-layer network keeps
+
+
+class TrainingStopped(KeyboardInterrupt):
+    """Training was interrupted; what it had is in a checkpoint, from which the same training goes on."""
+
+    def __init__(self, steps: int, loss: float) -> None:
+        super().__init__(f"interrupted at loss {loss:.2g} after {steps:,} steps")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedVictim:
+    """What an attacker would see without any defence, and what only the owner knows.
+
+    `in_the_span`: the weights are a combination of the observation's features by construction, up to rounding.
+    """
+
+    name: str
+    observation: Observation
+    numbers: dict[str, Any]
+    """What the summary tells of the training."""
+    in_the_span: bool
+    initial_head: Float[Tensor, "k p"] | None = None
+    """None where the weights are the head itself."""
+    coefficients: Float[Tensor, " n"] | None = None
+
+
+def victim_name(config: VictimConfig) -> str:
+    match config:
+        case RandomFeaturesConfig():
+            return "rf"
+        case TwoLayerConfig():
+            return "two-layer"
+        case ResNetConfig():
+            return "resnet"
+        case VisionTransformerConfig():
+            return "vit"
+        case FactoryConfig():
+            return config.factory
+
+
+def train_victim(config: VictimConfig, data: Dataset, folder: Path, around: Surroundings) -> TrainedVictim:
+    """Trains; features that are kept as a file go to the folder. Raises TrainingStopped on Ctrl-C."""
+    match config:
+        case RandomFeaturesConfig():
+            return _random_features(config, data, folder)
+        case TwoLayerConfig():
+            return _two_layer(config, data, folder, around)
+        case ResNetConfig() | VisionTransformerConfig() | FactoryConfig():
+            return _network(config, data, around)
+
+
+def _random_features(config: RandomFeaturesConfig, data: Dataset, folder: Path) -> TrainedVictim:
+    _check_memory(config.params, config.params, data)
+    rows: Rows = draw_rows(config, data.inputs.shape[1])
+    if config.features == "file":
+        rows = write_rows(rows, folder / FEATURES_FILE)
+    victim = train_random_features(config, data, rows)
+    numbers = {
+        "activation": config.activation,
+        "fit": config.fit,
+        "loss_function": "logistic" if config.fit == "logistic" else "square",
+        "training_loss": victim.training_loss,
+        "steps": victim.steps,
+        "step_size": config.step_size,
+        "train_seed": config.seed,
+    }
+    return TrainedVictim("rf", victim.observation, numbers, in_the_span=True, coefficients=victim.coefficients)
+
+
+def _two_layer(config: TwoLayerConfig, data: Dataset, folder: Path, around: Surroundings) -> TrainedVictim:
+    outputs = default_outputs(data, config.loss) if config.outputs is None else config.outputs
+    _check_memory(config.width * outputs, config.width * (outputs + HIDDEN_COPIES * len(data.inputs)), data)
+    with Interruption() as interruption:
+        around = replace(around, stop=lambda: interruption.asked)
+        victim = train_two_layer(config, data, folder / FEATURES_FILE, around)
+    numbers = {"activation": config.activation, **_numbers(config, victim.descent, victim.observation)}
+    return TrainedVictim(
+        "two-layer", victim.observation, numbers, in_the_span=False, initial_head=_known(config, victim.initial_head)
+    )
+
+
+def _network(
+    config: ResNetConfig | VisionTransformerConfig | FactoryConfig, data: Dataset, around: Surroundings
+) -> TrainedVictim:
+    with Interruption() as interruption:
+        victim = train_network(config, data, replace(around, stop=lambda: interruption.asked))
+    activation = {"resnet": "relu", "vit": "gelu"}.get(victim_name(config))
+    numbers = {
+        "activation": activation,
+        **_numbers(config, victim.descent, victim.observation),
+        "note": victim.note,
+    }
+    return TrainedVictim(victim_name(config), victim.observation, numbers, False, _known(config, victim.initial_head))
+
+
+def _numbers(config: NetworkConfig, descent: Descent, observation: Observation) -> dict[str, Any]:
+    if descent.stopped == "interrupted":
+        raise TrainingStopped(descent.steps, descent.loss)
+    return {
+        "outputs": len(observation.weights),
+        "loss_function": config.loss,
+        "training_loss": descent.loss,
+        "steps": descent.steps,
+        "step_size": descent.step_size,
+        "training": descent.describe(),
+        "features_at": config.features_at,
+        "train_seed": config.seed,
+    }
+
+
+def _known(config: NetworkConfig, head: Float[Tensor, "k p"]) -> Float[Tensor, "k p"] | None:
+    """The initial head where the weights of the observation are the change of the head, and not the head itself."""
+    return head if config.initial == "known" else None
+
+
+def _check_memory(params: int, kept: int, data: Dataset) -> None:
+    """Before hours are spent: rows are streamed, but weights (and a network's features) are kept in memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if kept * data.inputs.dtype.itemsize > memory:
+        raise ExhumeError(
+            f"expected weights that fit in the {memory / 2**30:.0f} GiB of this machine, found p = {params:,}; "
+            "choose a smaller --ratio or --params"
+        )

@@ -1,0 +1,64 @@
+"""The features of a network from its source.
+
+Building a network runs code. The factories of exhume's own networks are trusted; any other one is imported only if the
+caller names it: a file that somebody sends must not be able to choose what runs.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from exhume.errors import ExhumeError, UsageError
+from exhume.features.module import ModuleFeatures, averaged_features, axis_groups, penultimate_features
+from exhume.features.network_source import NetworkSource
+from exhume.networks.head import find_head, head_tensors, name_of
+from exhume.networks.loading import load_factory, load_state, prepare_for_attack
+
+TRUSTED = ("exhume.networks.resnet:blank_resnet", "exhume.networks.vit:blank_vision_transformer")
+
+
+def network_features(source: NetworkSource, allowed: str | None = None, place: str = "the weights") -> ModuleFeatures:
+    """Features of the published network, or averaged with those of the initial one.
+
+    `allowed` is the factory that the caller lets run besides exhume's own; `place` names the weights in complaints.
+    """
+    if source.factory not in TRUSTED and source.factory != allowed:
+        given = "no --model" if allowed is None else f"--model {allowed}"
+        raise ExhumeError(
+            f"expected --model {source.factory}, because the features in {place} are made by that code, found {given}; "
+            "give it if you trust the code"
+        )
+    features = _features_of(source, source.state, place)
+    if source.initial_state is not None:
+        features = averaged_features(_features_of(source, source.initial_state, place), features)
+    return replace(features, groups=_groups(source, features.p), source=source)
+
+
+def body_state(model: nn.Module, head: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dict without the tensors of the head: what a source keeps."""
+    of_head = head_tensors(model, head)
+    return {name: tensor.detach().clone() for name, tensor in state.items() if name not in of_head}
+
+
+def _features_of(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> ModuleFeatures:
+    with torch.random.fork_rng(devices=[]):  # a factory may draw weights, which are replaced
+        model = load_factory(source.factory, arguments=source.arguments).to(source.dtype)
+    prepare_for_attack(model)
+    head = find_head(model, source.head)
+    load_state(model, state, place, without=head_tensors(model, name_of(model, head)))
+    return penultimate_features(model, source.head, source.input_shape, bias=source.bias)
+
+
+def _groups(source: NetworkSource, p: int) -> Tensor | None:
+    """One group a place along the axis, and one for the constant feature."""
+    if source.group_axis is None or source.feature_shape is None:
+        return None
+    if math.prod(source.feature_shape) != p - source.bias:
+        raise UsageError(
+            f"expected features of shape {list(source.feature_shape)}, found {p - source.bias} that the head reads"
+        )
+    groups = axis_groups(source.feature_shape, source.group_axis)
+    return torch.cat([groups, groups.max()[None] + 1]) if source.bias else groups

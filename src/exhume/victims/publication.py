@@ -1,0 +1,65 @@
+"""A trained head on its way to the public: what an attacker will see of it, and what only its owner knows."""
+
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from exhume.errors import ExhumeError
+from exhume.features.module import ModuleFeatures
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.selected_rows import SelectedRows
+from exhume.observation import Observation
+
+
+@dataclass(frozen=True, eq=False)
+class Publication:
+    """An observation with the owner's training inputs and, where the attacker knows it, the initial head W(0).
+
+    A defence changes the head itself. The weights of an observation are the change W(T) − W(0) if W(0) is known, which
+    an attacker computes from the head that was published, and else (`initial` None) the published head.
+    """
+
+    observation: Observation
+    inputs: Float[Tensor, "n d"] | None = None
+    initial: Float[Tensor, "k p"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.initial is not None and self.initial.shape != self.observation.weights.shape:
+            raise ExhumeError(
+                f"expected an initial head of shape {list(self.observation.weights.shape)}, "
+                f"found {list(self.initial.shape)}"
+            )
+        if self.inputs is not None and self.inputs.shape[1] != self.observation.d:
+            raise ExhumeError(
+                f"expected training inputs of d = {self.observation.d} numbers, found {self.inputs.shape[1]}"
+            )
+
+    @property
+    def head(self) -> Float[Tensor, "k p"]:
+        weights = self.observation.weights
+        return weights if self.initial is None else self.initial + weights
+
+    def with_head(self, head: Float[Tensor, "k p"]) -> "Publication":
+        change = head if self.initial is None else head - self.initial
+        return replace(self, observation=replace(self.observation, weights=change))
+
+    def keeping(self, kept: Int[Tensor, " kept"], head: Float[Tensor, "k kept"]) -> "Publication":
+        """Features that were pruned away are not published, and with them goes one equation an output each."""
+        initial = None if self.initial is None else self.initial[:, kept]
+        observation = replace(
+            self.observation,
+            features=_some(self.observation.features, kept),
+            weights=head if initial is None else head - initial,
+        )
+        return replace(self, observation=observation, initial=initial)
+
+
+def _some(features: RidgeFeatures | ModuleFeatures, kept: Int[Tensor, " kept"]) -> RidgeFeatures | ModuleFeatures:
+    if isinstance(features, ModuleFeatures):
+        return features.part(kept)
+    rows = features.rows
+    selected = (
+        SelectedRows(rows.whole, rows.index[kept]) if isinstance(rows, SelectedRows) else SelectedRows(rows, kept)
+    )
+    return RidgeFeatures(selected, features.activation, None if features.bias is None else features.bias[kept])

@@ -1,0 +1,119 @@
+"""A network's features as a case: whole groups are kept aside, and what is unseen decides."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from exhume.attacks.cases import open_case
+from exhume.attacks.judgement import Means
+from exhume.attacks.loop import Limits, run_attack
+from exhume.attacks.module_case import ModuleCase, curvature, split_coordinates
+from exhume.attacks.module_newton import ModuleNewton
+from exhume.attacks.retraction import to_norm
+from exhume.attacks.split_newton import SplitNewton
+from exhume.errors import UsageError
+from exhume.features.module import ModuleFeatures, axis_groups, penultimate_features
+from exhume.observation import Knowledge, Observation
+from exhume.reconstruction import Outcome
+
+D, H, N, K = 6, 120, 3, 2
+MEANS = Means(None, torch.float64, torch.float64, torch.device("cpu"))
+
+
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        return nn.Sequential(nn.Linear(D, 40), nn.Tanh(), nn.Linear(40, H), nn.Tanh(), nn.Linear(H, K)).double()
+
+
+def observed(noise: float = 0.0) -> tuple[Observation, torch.Tensor]:
+    stream = torch.Generator().manual_seed(1)
+    samples = to_norm(torch.randn(N, D, generator=stream, dtype=torch.float64), math.sqrt(D))
+    features = penultimate_features(network(), "4", (D,))
+    weights = torch.randn(K, N, generator=stream, dtype=torch.float64) @ features(samples)
+    weights = weights + noise * weights.std() * torch.randn(weights.shape, generator=stream, dtype=torch.float64)
+    return Observation(features, weights, Knowledge(N, math.sqrt(D), "known")), samples
+
+
+def case_of(noise: float = 0.0) -> tuple[ModuleCase, torch.Tensor]:
+    observation, samples = observed(noise)
+    case = open_case(observation, ModuleNewton(), 0, 0.2, MEANS)
+    assert isinstance(case, ModuleCase)
+    return case, samples
+
+
+def test_groups_are_held_out_as_a_whole_and_every_coordinate_has_one_place() -> None:
+    groups = axis_groups((10, 4), 0)
+    features = ModuleFeatures(lambda inputs: inputs, 40, 40, groups=groups)
+    split = split_coordinates(features, 0.3, seed=0)
+    parts = [set(groups[part].tolist()) for part in (split.used, split.steering, split.held_out)]
+    assert [len(part) for part in parts] == [7, 1, 2]
+    assert set.union(*parts) == set(range(10))
+    assert sum(map(len, parts)) == 10
+    assert sorted(torch.cat([split.used, split.steering, split.held_out]).tolist()) == list(range(40))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.05])
+def test_nothing_is_held_out_where_nothing_can_be_or_nobody_asked(fraction: float) -> None:
+    features = ModuleFeatures(lambda inputs: inputs, 4, 4, groups=torch.tensor([0, 0, 1, 1]))
+    split = split_coordinates(features, fraction, seed=0)
+    assert len(split.used) == 4
+    assert not len(split.steering)
+    assert not len(split.held_out)
+
+
+def test_a_fraction_that_leaves_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="held-out fraction"):
+        split_coordinates(observed()[0].features, 1.0, seed=0)  # type: ignore[arg-type]
+
+
+def test_the_curvature_is_that_of_the_dense_jacobians() -> None:
+    case, samples = case_of()
+    loss = case.problem.loss
+    fit = loss.fit(samples)
+    jacobians = [torch.func.jacrev(lambda x: loss.features.evaluate(x[None])[0])(x) for x in samples]
+    overlap = torch.tensor([[float((a * b).sum()) for b in jacobians] for a in jacobians], dtype=torch.float64)
+    dense = (fit.coefficients @ fit.coefficients.T) * overlap / D
+    found = curvature(loss, fit)
+    scale = dense.diagonal().rsqrt()
+    difference = (found - dense) * scale[:, None] * scale
+    assert float(difference.abs().max()) < 0.5  # sixteen random probes
+
+
+def test_the_truth_is_trusted_and_strangers_are_not() -> None:
+    case, samples = case_of()
+    true = case.judge(samples)
+    assert true.certificate.outcome is Outcome.RECOVERED
+    assert min(true.certificate.confidence) > 0.9
+    strangers = case.judge(to_norm(samples.flip(1) + 0.3, math.sqrt(D)))
+    assert strangers.certificate.outcome in (Outcome.SPURIOUS, Outcome.NOT_CONVERGED)
+    assert max(strangers.certificate.confidence) < 0.5
+
+
+def test_features_that_drifted_leave_a_partial_result_with_confident_candidates() -> None:
+    case, samples = case_of(noise=1e-3)
+    judged = case.judge(samples)
+    assert judged.certificate.outcome is Outcome.PARTIAL
+    assert min(judged.certificate.confidence) > 0.5
+
+
+def test_a_method_for_the_other_kind_of_features_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match="expected a method for a network, found split-newton"):
+        run_attack(observed()[0], SplitNewton())
+
+
+def test_products_in_another_precision_are_refused() -> None:
+    with pytest.raises(UsageError, match="--products"):
+        run_attack(observed()[0], ModuleNewton(), products=torch.bfloat16)
+
+
+def test_a_small_network_gives_its_samples_away_through_the_loop() -> None:
+    observation, samples = observed()
+    attacked = run_attack(observation, ModuleNewton(), dtype=torch.float64, held_out=0.1, limits=Limits(30))
+    found = attacked.reconstruction
+    assert found.method == "module-newton"
+    nearest = torch.cdist(samples, found.candidates).min(dim=1).values / math.sqrt(D)
+    assert float(nearest.max()) < 0.01
+    assert [int(line["iteration"]) for line in attacked.trace] == sorted({int(x["iteration"]) for x in attacked.trace})
