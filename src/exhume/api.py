@@ -21,10 +21,13 @@ from exhume.observation import Knowledge, Observation
 from exhume.reconstruction import Reconstruction
 
 
-def load_observation(path: str | Path) -> Observation:
-    """The observation of a run folder, or of an observation file."""
+def load_observation(path: str | Path, factory: str | None = None) -> Observation:
+    """The observation of a run folder, or of an observation file.
+
+    `factory` (package.module:factory) names code of your own that may run to build the network that was observed.
+    """
     path = Path(path)
-    return observations.load_observation(path / "observation.safetensors" if path.is_dir() else path)
+    return observations.load_observation(path / "observation.safetensors" if path.is_dir() else path, factory)
 
 
 def observe_features(
