@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.span import PassCounter, invert_gram
-from exhume.errors import ExhumeError
+from exhume.attacks.span import PassCounter, invert_gram, to_unit_scale
 from exhume.features.module import Linearisation, ModuleFeatures
 
 
@@ -41,15 +40,9 @@ class GeneralSpanLoss:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        largest = float(weights.abs().max()) if weights.numel() else 0.0
-        if largest == 0:
-            raise ExhumeError("expected weights that differ from zero, found all of them zero: nothing was learned")
-        scaled = weights.double() / largest
-        root_mean_square = float(scaled.square().mean().sqrt())
         self.features = features
-        self.scale = largest * root_mean_square
         self.published = weights
-        self.weights = (scaled / root_mean_square).to(dtype=dtype, device=device)
+        self.weights, self.scale = to_unit_scale(weights, dtype, device)
         self.energy = float(self.weights.double().square().sum())
         self.counter = PassCounter(features.p)
 

@@ -74,15 +74,9 @@ class SpanLoss:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        largest = float(weights.abs().max()) if weights.numel() else 0.0
-        if largest == 0:
-            raise ExhumeError("expected weights that differ from zero, found all of them zero: nothing was learned")
-        scaled = weights.double() / largest
-        root_mean_square = float(scaled.square().mean().sqrt())
         self.features = features
-        self.scale = largest * root_mean_square
         self.published = weights
-        self.weights = (scaled / root_mean_square).to(dtype=dtype, device=device)
+        self.weights, self.scale = to_unit_scale(weights, dtype, device)
         self.energy = float(self.weights.double().square().sum())
         self.affine: AffinePart | None = None
         self.counter = PassCounter(features.p)
@@ -241,6 +235,18 @@ class SpanLoss:
     def passes(self) -> float:
         """Sweeps over V so far, by this loss and all its parts."""
         return self.counter.total
+
+
+def to_unit_scale(
+    weights: Float[Tensor, "k p"], dtype: torch.dtype, device: torch.device | str
+) -> tuple[Float[Tensor, "k p"], float]:
+    """The weights divided by their root mean square, and that number."""
+    largest = float(weights.abs().max()) if weights.numel() else 0.0
+    if largest == 0:
+        raise ExhumeError("expected weights that differ from zero, found all of them zero: nothing was learned")
+    scaled = weights.double() / largest  # first, so that no square over- or underflows
+    root_mean_square = float(scaled.square().mean().sqrt())
+    return (scaled / root_mean_square).to(dtype=dtype, device=device), largest * root_mean_square
 
 
 def _nearly_singular(gram: Float[Tensor, "m m"]) -> bool:
