@@ -5,7 +5,6 @@ import hashlib
 import io
 import json
 import subprocess
-import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exhume.cli.app import main
 from exhume.data.fetch import ARCHIVES
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -81,21 +79,6 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the test's own archive were the published one."""
     archive = dataclasses.replace(ARCHIVES["cifar10"], md5=hashlib.md5(ARCHIVE).hexdigest())
     monkeypatch.setitem(ARCHIVES, "cifar10", archive)
-
-
-@pytest.fixture
-def exhume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["exhume", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = int(left.code or 0)
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(sys.argv, code, printed.out, printed.err)
-
-    return run
 
 
 @pytest.mark.usefixtures("published")

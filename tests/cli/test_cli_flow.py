@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import NoneType
@@ -10,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from exhume.cli.app import main
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -40,23 +37,6 @@ EVALUATED = {
 OUTCOMES = {"recovered", "partial", "spurious", "not_converged"}
 PUBLISHED = ("--method", "heavy-ball")
 SPHERE = ("train", "rf", "--data", "sphere", "--dim", "20", "--samples", "4", "--seed", "3")
-
-
-@pytest.fixture
-def exhume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command line in this process: starting another one costs seconds."""
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["exhume", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = int(left.code or 0)
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(sys.argv, code, printed.out, printed.err)
-
-    return run
 
 
 def read_json(done: subprocess.CompletedProcess[str], keys: dict[str, Any]) -> dict[str, Any]:

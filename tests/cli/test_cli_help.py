@@ -7,27 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from exhume.cli.app import main
 from exhume.version import VERSION
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SCRIPT = Path(sys.executable).with_name("exhume")
 GAUGE = ("gauge", "--params", "6000", "--dim", "100", "--samples", "20")
-
-
-@pytest.fixture
-def exhume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["exhume", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = int(left.code or 0)
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(sys.argv, code, printed.out, printed.err)
-
-    return run
 
 
 def commands(exhume: Command) -> list[tuple[str, ...]]:

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from exhume.cli.app import main
-
 Command = Callable[..., subprocess.CompletedProcess[str]]
 FACES = ("--data", "faces", "--samples", 3, "--side", 5)
 SHORT = ("--until", 1e-3, "--steps", 40)
@@ -50,21 +48,6 @@ VICTIMS = {
     "vit": ("--ratio", 2, "--patch", 5, "--depth", 1),
     OURS: (),
 }
-
-
-@pytest.fixture
-def exhume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["exhume", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as left:
-            code = int(left.code or 0)
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(sys.argv, code, printed.out, printed.err)
-
-    return run
 
 
 @pytest.fixture(autouse=True)
