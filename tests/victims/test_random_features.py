@@ -16,6 +16,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.features.rows import HeldRows, hold, write_rows
 from exhume.observation import save_observation
 from exhume.tensor_header import read_header
+from exhume.validation import parse_fields
 from exhume.victims.random_features import RandomFeaturesConfig, Victim, draw_rows, train_random_features
 
 D, N, P = 12, 6, 700
@@ -171,3 +172,9 @@ def test_requests_that_make_no_sense_are_refused() -> None:
     for fields in ({"params": 0}, {"bias": -1.0}, {"bias": float("inf")}, {"fit": "guess"}, {"steps": 0}, {"depth": 3}):
         with pytest.raises(ValidationError):
             RandomFeaturesConfig.model_validate({"params": P, **fields})
+
+
+@pytest.mark.parametrize("fit", ["min-norm", "logistic"])
+def test_a_ridge_penalty_is_refused_with_another_fit(fit: str) -> None:
+    with pytest.raises(UsageError, match="ridge penalty"):
+        parse_fields(RandomFeaturesConfig, params=5, fit=fit, ridge=0.1)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
 from exhume import seeds
@@ -35,6 +35,12 @@ class RandomFeaturesConfig(BaseModel):
     step_size: float | None = None
     features: Literal["seed", "file"] = "seed"
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> "RandomFeaturesConfig":
+        if self.ridge is not None and self.fit != "ridge":
+            raise UsageError(f"expected a ridge penalty with the fit 'ridge' only, found it with {self.fit!r}")
+        return self
 
 
 @dataclass(frozen=True, eq=False)
