@@ -53,12 +53,22 @@ def test_the_capacity_is_the_largest_number_that_leaves_enough_equations_but_two
     assert (m + 1) * d > share * p * (1 - 1e-12)
 
 
-def test_each_output_is_one_more_equation_a_row() -> None:
-    one, ten = bench_of()[0], bench_of(outputs=10)[0]
+def test_each_output_is_one_more_equation_a_row_as_far_as_there_are_samples() -> None:
+    one, three, ten = (bench_of(outputs=outputs)[0] for outputs in (1, 3, 10))
     assert one.capacity(0.75) == 125
-    assert ten.capacity(0.75) == 1250
-    assert ten.rows_for(100, 5.0).features.p == 1024
+    assert three.capacity(0.75) == 1500 * 3 // (D - 1 + 3)
+    assert ten.capacity(0.75) == 1500 * N // (D - 1 + N)  # ten outputs of four samples: six of them are combinations of the others
+    assert ten.rows_for(60, 5.0).features.p == 1024  # 5 x 12 x 60 / 4 numbers, in whole blocks
     assert one.rows_for(100, 5.0).features.p == 2000  # all there are
+
+
+def test_the_affine_part_is_left_out_where_it_would_be_much_of_the_fit() -> None:
+    many, few = bench_of(p=5 * D)[0], bench_of(p=5 * D - 1)[0]
+    assert many.dense
+    assert many.part(1).affine is not None
+    assert not few.dense
+    assert few.part(1).affine is None
+    assert few.small, "conjugate-gradient products stay"
 
 
 def test_weights_that_show_rounding_are_explained_at_its_level_but_not_while_a_sample_is_missing() -> None:

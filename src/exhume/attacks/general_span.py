@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.span import PassCounter, invert_gram, to_unit_scale
+from exhume.attacks.span import PassCounter, independent_outputs, invert_gram, to_unit_scale
 from exhume.features.module import Linearisation, ModuleFeatures
 
 
@@ -44,12 +44,13 @@ class GeneralSpanLoss:
         self.published = weights
         self.weights, self.scale = to_unit_scale(weights, dtype, device)
         self.energy = float(self.weights.double().square().sum())
+        self.outputs = independent_outputs(self.weights)
         self.counter = PassCounter(features.p)
 
     @property
     def equations(self) -> int:
-        """k p: what the unknowns are to be counted against."""
-        return self.weights.numel()
+        """What the unknowns are to be counted against: p for each independent output."""
+        return self.outputs * self.features.p
 
     @property
     def passes(self) -> float:
@@ -111,5 +112,5 @@ def removal_costs(loss: GeneralSpanLoss, fit: GeneralFit) -> Float[Tensor, " m"]
 def cross_validated(loss: GeneralSpanLoss, fit: GeneralFit) -> float:
     """L / (1 − m (d − 1 + k) / (k p))²: comparable between numbers of candidates."""
     m, d = fit.candidates.shape
-    unknown = m * (d - 1 + len(loss.weights))
+    unknown = m * (d - 1 + loss.outputs)
     return fit.loss / max(1e-3, 1 - unknown / loss.equations) ** 2

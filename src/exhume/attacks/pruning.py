@@ -31,10 +31,10 @@ def without_copies(fit: Fit, cosine: float = COPY_COSINE) -> Bool[Tensor, " m"]:
 
 
 def cross_validated(loss: SpanLoss, fit: Fit) -> float:
-    """L / (1 − (m + k) d / (k p))²: generalised cross-validation, comparable between numbers of candidates.
+    """L / (1 − (m (d − 1 + k) + k d) / (k p))²: generalised cross-validation, comparable between numbers of candidates.
 
-    The k in m + k is the free affine part, d numbers an output.
+    k counts independent outputs, each of which is one coefficient a candidate; k d is the free affine part.
     """
     m, d = fit.candidates.shape
-    unknown = (m + len(loss.weights)) * d
+    unknown = m * (d - 1 + loss.outputs) + loss.outputs * d
     return fit.loss / max(1e-3, 1 - unknown / loss.equations) ** 2

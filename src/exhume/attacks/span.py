@@ -30,6 +30,7 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows, blocks
 
 NEARLY_SINGULAR = 1e-4
+NEGLIGIBLE_OUTPUT = 1e-2  # a singular value of the weights, relative to the largest, that is no output of its own
 EXACT_BELOW = 1e-8  # a loss that rounding in float32 begins to touch
 
 
@@ -78,6 +79,7 @@ class SpanLoss:
         self.published = weights
         self.weights, self.scale = to_unit_scale(weights, dtype, device)
         self.energy = float(self.weights.double().square().sum())
+        self.outputs = independent_outputs(self.weights)
         self.affine: AffinePart | None = None
         self.counter = PassCounter(features.p)
 
@@ -85,7 +87,7 @@ class SpanLoss:
         """The same loss on the first rows only, with or without the free affine part."""
         part = object.__new__(SpanLoss)
         part.features = self.features if rows == self.features.p else self.features.part(0, rows)
-        part.scale = self.scale
+        part.scale, part.outputs = self.scale, self.outputs
         part.published = self.published[:, :rows]
         part.weights = self.weights[:, :rows]
         # the first rows may be dead: nothing is left of nothing
@@ -228,13 +230,19 @@ class SpanLoss:
 
     @property
     def equations(self) -> int:
-        """k p: each row of V is one equation an output."""
-        return self.weights.numel()
+        """Each row of V is one equation for each independent output: n samples give k > n outputs only n of them."""
+        return self.outputs * self.features.p
 
     @property
     def passes(self) -> float:
         """Sweeps over V so far, by this loss and all its parts."""
         return self.counter.total
+
+
+def independent_outputs(weights: Float[Tensor, "k p"]) -> int:
+    """The number of outputs that are not combinations of the others, but for what drift or rounding adds to them."""
+    values = torch.linalg.eigvalsh((weights @ weights.T).double())
+    return int((values > (NEGLIGIBLE_OUTPUT**2) * values[-1]).sum())
 
 
 def to_unit_scale(

@@ -34,6 +34,7 @@ from exhume.errors import UsageError
 GROW, REGROW, PRUNE, POLISH, DONE = range(5)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
+TOLERATED, TOLERATED_DRIFTING = 1.02, 1.25  # how much the score may rise when a candidate is removed
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class _Search:
         self.cap = told if told is not None and self.bench.dense else oversampled
         self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
         self.attempt, self.kept_loss = 0, math.inf
-        self.growth = Growth()
+        self.growth = Growth(problem.drifts)
         self.kept = self.candidates = torch.zeros(0, self.loss.features.d, dtype=problem.dtype, device=problem.device)
         if resume is not None:
             self._restore(resume)
@@ -121,7 +122,7 @@ class _Search:
         self.candidates = self.kept
         self.attempt += 1
         if self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts:
-            self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, Growth()
+            self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, Growth(self.problem.drifts)
             self.candidates = self.kept[:0].to(self.problem.dtype)
 
     def _grow(self) -> Fits:
@@ -210,7 +211,7 @@ class _Search:
         candidates = repair_signs(loss, self.candidates)
         if self.method.exact:
             loss, candidates = loss.to(torch.float64), candidates.double()
-        rule = Levenberg(40 if self.bench.dense else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
+        rule = Levenberg(40 if self.bench.small else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
         fit = loss.fit(candidates)
         for refined in rule.refine(loss, fit, self.problem.norm, 40):
             fit = refined
@@ -244,7 +245,7 @@ class _Search:
         return self.bench.propose(fit, self.cap, generator)
 
     def _grow_again(self, candidates: Float[Tensor, "m d"]) -> Fits:
-        fit, growth = self.bench.fit(candidates), Growth()
+        fit, growth = self.bench.fit(candidates), Growth(self.problem.drifts)
         while self._goes_on(growth, fit):
             fit = yield from self._stage(growth, fit)
         if not self.bench.dense and growth.kept is not None:
@@ -258,11 +259,14 @@ class _Search:
         return self.failures >= (2 if self._at_noise(best) else 6) and not self.bench.structured(best)
 
     def _as_good(self, trial: Fit, fit: Fit) -> bool:
-        return self.bench.score(trial) <= max(1.02 * self.bench.score(fit), 10 * self.method.converged)
+        tolerated = TOLERATED_DRIFTING if self.problem.drifts else TOLERATED
+        return self.bench.score(trial) <= max(tolerated * self.bench.score(fit), 10 * self.method.converged)
 
     def _at_noise(self, fit: Fit) -> bool:
         """Whether unseen weights are explained so well that what is left may be noise (features that drifted)."""
-        return not self.bench.dense and self.bench.score(fit) < MOSTLY_EXPLAINED
+        if self.bench.dense and (not self.problem.drifts or self.bench.structured(fit)):
+            return False
+        return self.bench.score(fit) < MOSTLY_EXPLAINED
 
     def _generator(self, m: int = 0) -> torch.Generator:
         return self.problem.generator(self.unit * 100_003 + m)
@@ -286,7 +290,7 @@ class _Search:
         self.candidates = state.tensors["candidates"].to(self.problem.device)
         self.kept = state.tensors["kept"].to(self.problem.device)
         self.kept_loss = math.inf if state.numbers["kept_loss"] < 0 else state.numbers["kept_loss"]
-        self.growth = Growth.restored(state.numbers, state.tensors)
+        self.growth = Growth.restored(state.numbers, state.tensors, self.problem.drifts)
         self.loss.counter.total = state.numbers["passes"]
         self.bench.iteration = int(state.numbers["iteration"])
         for name in _COUNTERS:

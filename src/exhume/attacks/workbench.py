@@ -1,8 +1,8 @@
 """What the phases of an attack work with: the loss on as many rows as they need, refinement, proposals, the floor.
 
 Rows are drawn as they are needed: `rows_a_number` rows for each of the m d unknown numbers (over k, the number of
-outputs: each row is k equations). Up to `dense_dim` dimensions the free affine part belongs to the span, and more rows
-are looked at while the residual's moments are needed.
+independent outputs: each row is k equations). Up to `dense_dim` dimensions, where there are many more rows than that,
+the free affine part belongs to the span, and more rows are looked at while the residual's moments are needed.
 """
 
 import math
@@ -26,6 +26,7 @@ Fits = Generator[Fit, None, Fit]
 COARSE_FLOOR = 1e-5  # of products in bfloat16
 BLIND = 1e-6  # |c_2| below this: second moments say nothing
 ROUNDING_MARGIN = 2.0  # how far above the rounding of the weights a loss may be and still count as explained
+AFFINE_ROWS = 5  # rows a dimension from which the affine part, d + 2 numbers an output, is a small part of the fit
 ROWS_AT_LEAST = 8  # candidates
 
 
@@ -57,12 +58,14 @@ class Workbench:
 
     def __post_init__(self) -> None:
         self.loss = self.problem.loss
-        self.dense = self.loss.features.d <= self.settings.dense_dim
+        rows, d = self.loss.features.p, self.loss.features.d
+        self.small = d <= self.settings.dense_dim
+        self.dense = self.small and rows >= AFFINE_ROWS * d
         self.blind = abs(float(hermite_coefficients(self.loss.features.activation, 2)[2])) < BLIND
 
     def capacity(self, share: float) -> int:
         """The most candidates for this problem that leave enough equations."""
-        return capacity(self.loss.equations, self.loss.features.d, share)
+        return capacity(self.loss.equations, self.loss.features.d - 1 + self.loss.outputs, share)
 
     # --- the loss on some of the rows
 
@@ -73,7 +76,7 @@ class Workbench:
         return self.rows_for(m, number, self.dense)
 
     def rows_for(self, m: int, rows_a_number: float, affine: bool = False) -> SpanLoss:
-        p, d, k = self.loss.features.p, self.loss.features.d, len(self.loss.weights)
+        p, d, k = self.loss.features.p, self.loss.features.d, self.loss.outputs
         rows = min(p, math.ceil(rows_a_number * d * max(m, ROWS_AT_LEAST) / k / 1024) * 1024)
         if (rows, affine) not in self._parts:
             whole = self.problem.coarse if self.growing else self.loss
@@ -121,7 +124,7 @@ class Workbench:
     def refine(
         self, fit: Fit, iterations: int, stall: int, pace: Pace | None = None, stall_factor: float = 0.9
     ) -> Fits:
-        rule = Levenberg(10 if self.dense else 0, 0.1, 1e-4 if self.dense else 1e-3, stall, stall_factor)
+        rule = Levenberg(10 if self.small else 0, 0.1, 1e-4 if self.small else 1e-3, stall, stall_factor)
         loss = self.part(len(fit.candidates))
         for refined in rule.refine(loss, fit, self.problem.norm, iterations, self.floor, pace):
             fit = refined
@@ -132,7 +135,7 @@ class Workbench:
     def refit(self, candidates: Float[Tensor, "m d"]) -> Fits:
         """Refinement after candidates were removed: patient where iterations are cheap, quick to judge where not."""
         fit = self.fit(candidates)
-        if self.dense:
+        if self.small:
             return (yield from self.refine(fit, 60, stall=8))
         return (yield from self.refine(fit, 60, stall=5, stall_factor=0.7))
 
@@ -158,6 +161,6 @@ class Workbench:
         return found.rows[: max(1, min(most, found.outside))]
 
 
-def capacity(equations: int, d: int, share: float) -> int:
-    """How many candidates leave enough equations: m d <= share · k p, at least 2."""
-    return max(2, math.floor(share * equations / d))
+def capacity(equations: int, unknowns: int, share: float) -> int:
+    """How many candidates of so many unknowns leave enough equations: m (d − 1 + k) <= share · k p, at least 2."""
+    return max(2, math.floor(share * equations / unknowns))

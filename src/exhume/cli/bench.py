@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from exhume.cli.options import JsonOption, SeedOption, parse_duration
+from exhume.cli.options import JsonOption, SeedOption
 from exhume.cli.output import print_json, say
+from exhume.units import parse_duration
 
 if TYPE_CHECKING:
     from exhume.experiments.bench import Timing, Trial
@@ -24,9 +25,9 @@ def bench(
         str | None, typer.Option(help="Also success against p/(dn), e.g. 1,1.5,2,3: recovered share of the trials.")
     ] = None,
     trials: Annotated[int, typer.Option(help="Seeds for each p/(dn) of --success.")] = 5,
-    success_dim: Annotated[int, typer.Option(help="d of the cases of --success.")] = 30,
-    success_samples: Annotated[int, typer.Option(help="n of the cases of --success.")] = 10,
-    success_budget: Annotated[str, typer.Option(help="Time for each attack of --success.")] = "30s",
+    success_dim: Annotated[int, typer.Option(help="d of the cases of --success.")] = 100,
+    success_samples: Annotated[int, typer.Option(help="n of the cases of --success.")] = 20,
+    success_budget: Annotated[str, typer.Option(help="Time for each attack of --success, on one core.")] = "60s",
     ours_only: Annotated[bool, typer.Option("--ours-only", help="--success without the published attack.")] = False,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -37,7 +38,7 @@ def bench(
     """
     from exhume.experiments.bench import METHODS, Case, compare, speedup, success_curve
     from exhume.files import write_json
-    from exhume.report.bench_figures import draw_coefficients, draw_race, draw_success
+    from exhume.report.bench_figures import draw_coefficients, draw_race, draw_success, recovered_by_coefficient
 
     case = Case(dim, samples, ratio, activation, seed)
     timings = compare(case, parse_duration(published), lambda line: say(line, as_json=True), steps)
@@ -59,13 +60,11 @@ def bench(
                     as_json=True,
                 )
         results["success"] = {method: _success(found, ratios) for method, found in curves.items()}
-        draw_success(results["success"], f"d={success_dim} n={success_samples} {activation}", out / "success.png")
-        pairs = [
-            (coefficient / max(trial.timing.coefficients), distance)
-            for trial in curves[METHODS[0]]
-            for coefficient, distance in zip(trial.timing.coefficients, trial.timing.distances, strict=True)
-        ]
-        draw_coefficients(pairs, out / "coefficients.png")
+        title = f"d={success_dim} n={success_samples} {activation}, {trials} seeds each, {success_budget} at most"
+        draw_success(results["success"], title, out / "success.png")
+        pairs = _coefficients(curves[METHODS[0]])
+        results["recovered_by_coefficient"] = {ratio: recovered_by_coefficient(found) for ratio, found in pairs.items()}
+        draw_coefficients(pairs, f"exhume: {title}", out / "coefficients.png")
     write_json(out / "bench.json", results)
     bound = "at least " if results["speedup_is_lower_bound"] else ""
     if results["speedup"]:
@@ -95,6 +94,16 @@ def _success(found: list["Trial"], ratios: tuple[float, ...]) -> dict[str, float
         errors = [trial.timing.error for trial in found if trial.ratio == ratio]
         shares[f"{ratio:g}"] = sum(error < 0.01 for error in errors) / len(errors)
     return shares
+
+
+def _coefficients(found: list["Trial"]) -> dict[str, list[tuple[float, float]]]:
+    """Of each sample, by p/(dn): the size of its coefficient relative to the largest, and its error."""
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for trial in found:
+        largest = max(trial.timing.coefficients)
+        sizes = (coefficient / largest for coefficient in trial.timing.coefficients)
+        pairs.setdefault(f"{trial.ratio:g}", []).extend(zip(sizes, trial.timing.distances, strict=True))
+    return pairs
 
 
 def _table(timings: dict[str, "Timing"], json: bool) -> None:

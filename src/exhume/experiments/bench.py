@@ -5,6 +5,7 @@ against the truth is taken in a callback whose time is not counted and whose res
 """
 
 import math
+import os
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from typing import Any
+
+import torch
 
 from exhume import seeds
 from exhume.attacks.choice import choose_method, tell
@@ -147,7 +150,10 @@ class Trial:
 def success_curve(
     base: Case, ratios: tuple[float, ...], trials: int, method: str, seconds: float, iterations: int | None = None
 ) -> Iterator[Trial]:
-    for ratio in ratios:
-        for seed in range(trials):
-            case = Case(**{**asdict(base), "ratio": ratio, "seed": seed})
-            yield Trial(ratio, seed, time_attack(case, method, seconds, iterations))
+    """Trials of one method, a process and a thread for each core: small cases gain nothing from more threads."""
+    cases = [Case(**{**asdict(base), "ratio": ratio, "seed": seed}) for ratio in ratios for seed in range(trials)]
+    workers = min(len(cases), os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        waiting = [pool.submit(time_attack, case, method, seconds, iterations) for case in cases]
+        for case, timing in zip(cases, waiting, strict=True):
+            yield Trial(case.ratio, case.seed, timing.result())
