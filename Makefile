@@ -16,10 +16,11 @@ demo: setup            ## faces into a model, and out of its weights again
 	$(BIN)/exhume demo --out demo
 
 test: setup            ## the fast tests
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test-all: setup        ## also those that take minutes or gigabytes
-	$(BIN)/python -m pytest -m "slow or not slow" --timeout 3600
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(BIN)/python -m pytest -m slow --timeout 3600
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """How often is the certificate wrong? Random small problems, judged against the truth afterwards.
 
-    python benchmarks/certificate.py [--problems 216] [--seconds 20] [--json FILE]
+    python benchmarks/certificate.py [--problems 216] [--seconds 20] [--seed 0] [--json FILE]
 
 Over p/(dn) from 0.5 to 10 and several activations it counts
 - candidates that were called recovered (confidence from 1/2) and are not within 0.1 sqrt(d) of a true sample: target 0;
@@ -61,12 +61,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=216)
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seed", type=int, default=0, help="of the first round; each round of the grid takes the next")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = []
     grid = itertools.product(range(options.problems), SHAPES, RATIOS, ACTIVATIONS)
     for round_number, (dim, samples), ratio, activation in itertools.islice(grid, options.problems):
-        results.append(judge(ratio, activation, dim, samples, round_number, options.seconds))
+        results.append(judge(ratio, activation, dim, samples, options.seed + round_number, options.seconds))
         line = results[-1]
         if line["wrongly_called"] or (line["all_recovered"] and line["outcome"] != "recovered"):
             print("look:", line, flush=True)

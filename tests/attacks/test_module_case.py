@@ -92,11 +92,12 @@ def test_the_truth_is_trusted_and_strangers_are_not() -> None:
     assert max(strangers.certificate.confidence) < 0.5
 
 
-def test_features_that_drifted_leave_a_partial_result_with_confident_candidates() -> None:
+def test_features_that_drifted_a_little_leave_confident_candidates_and_a_missing_one_is_noticed() -> None:
     case, samples = case_of(noise=1e-3)
     judged = case.judge(samples)
-    assert judged.certificate.outcome is Outcome.PARTIAL
+    assert judged.certificate.outcome is Outcome.RECOVERED
     assert min(judged.certificate.confidence) > 0.5
+    assert case.judge(samples[1:]).certificate.outcome is not Outcome.RECOVERED
 
 
 def test_a_method_for_the_other_kind_of_features_is_refused_in_one_line() -> None:

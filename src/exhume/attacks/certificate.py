@@ -4,22 +4,33 @@ Each weight is an equation of its own, so some can be kept from the attack. Cand
 well as the others; candidates that merely fit do not. Two sets are kept: one that an attack may look at to choose
 between its own results, and one that is used once, for the verdict.
 
-*The error to expect of each candidate.* The held-out loss H is the mean square of what the candidates leave
-unexplained, in units of the weights' own. If that were noise of variance H on each equation, the least-squares
-candidates would scatter with covariance H M⁻¹ ⊗ I, where M is the curvature of the loss (`gauss_newton.py`), and
-σ_i = sqrt(H [M⁻¹]_ii) would be the size of ||x̂_i − x_i|| / √d. It is large for a sample with a tiny coefficient, which
-leaves hardly a trace in the weights, and for copies that share one sample's coefficient. What is left is seldom pure
-noise where q = m d / (k p), the share of the equations that the unknowns use up, is large: wrong candidates then hide
-among right ones. So H is divided by 1 − q. The confidence of a candidate is 1 / (1 + (σ_i / 0.03)²).
+*The error to expect of each candidate.* What the candidates leave unexplained is taken for noise of variance σ² on each
+equation, in units of the weights' own mean square. The least-squares candidates then scatter with covariance
+σ² M⁻¹ ⊗ I, where M is the curvature of the loss (`gauss_newton.py`), so sqrt(σ² [M⁻¹]_ii) is the size of
+||x̂_i − x_i|| / √d to expect. It is large for a sample with a tiny coefficient, which leaves hardly a trace in the
+weights, and for copies that share one sample's coefficient. σ² is estimated with caution from the loss L on the fitted
+weights and the loss H on h unseen ones; q = m d / (k p) is the share of the equations that the unknowns use up:
+
+    σ² (1 − q) = max( H h / χ²_h(1 %),  L / (1 − q) )
+
+A few unseen weights may be well predicted by luck, hence the quantile; noise that was fitted leaves only 1 − q of
+itself; and where q is large what is left is seldom pure noise, because wrong candidates hide among right ones, hence
+the factor 1 − q on the left. The confidence of a candidate is 1 / (1 + σ² [M⁻¹]_ii / 0.03²).
+
+*The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: H is at the rounding of the
+weights; or it is what noise (features that drifted) would leave, and far below what the least of the candidates
+explains, so that no sample of that size is missing.
 """
 
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from scipy.special import chdtri
 from torch import Tensor
 
 from exhume.attacks.gauss_newton import metric
+from exhume.attacks.pruning import removal_costs
 from exhume.attacks.span import Fit, SpanLoss
 from exhume.errors import UsageError
 from exhume.observation import Observation
@@ -31,6 +42,9 @@ TRUSTED_ERROR = 0.03  # expected error at which the confidence is 1/2
 EXPLAINED = 1e-10  # a held-out loss below this leaves nothing to explain
 ROUNDING_MARGIN = 30.0  # how far above the rounding of the weights it may be
 LEAST_SPARE = 1e-3  # 1 - q where candidates have more numbers than there are equations
+LUCK = 0.01  # how often a few unseen weights may be predicted so well by chance
+NOISE_MARGIN = 3.0  # how far above what noise would leave the unseen loss may be
+MISSING_MARGIN = 100.0  # how far below what the least candidate explains the unseen loss must be: none is missing
 CONFIDENT_BELOW = 0.1  # no candidate is trusted where more than this share of the unseen weights is unexplained
 
 
@@ -70,17 +84,29 @@ def loss_on(
     return SpanLoss(features, weights, candidates.dtype, candidates.device).predict_loss(candidates, coefficients)
 
 
-def expected_errors(loss: SpanLoss, fit: Fit, unseen_loss: float) -> Float[Tensor, " m"]:
-    """sqrt(H [M⁻¹]_ii / (1 − q)): the distance to the truth, over √d, that the unexplained part lets expect."""
-    return scatter(metric(loss, fit), unseen_loss, fit.candidates.numel() / loss.equations)
+@dataclass(frozen=True)
+class Unexplained:
+    """What candidates leave of the weights: L, H, the number h of unseen equations, and q = m d / (k p)."""
 
+    loss: float
+    unseen_loss: float
+    unseen: int
+    q: float
 
-def scatter(curvature: Float[Tensor, "m m"], unseen_loss: float, q: float) -> Float[Tensor, " m"]:
-    """sqrt(H [M⁻¹]_ii / (1 − q)) for a curvature M, whatever features it belongs to."""
-    scale = curvature.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-    balanced = torch.linalg.inv(curvature * scale[:, None] * scale + 1e-12 * torch.eye(len(scale)).to(scale))
-    spare = max(1 - q, LEAST_SPARE)
-    return (unseen_loss / spare * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
+    @property
+    def noise(self) -> float:
+        """A cautious estimate of σ², as if all that is left were noise on the equations."""
+        by_luck = self.unseen / float(chdtri(self.unseen, 1 - LUCK))
+        return max(self.unseen_loss * by_luck, self.loss / self._spare) / self._spare
+
+    @property
+    def like_noise(self) -> bool:
+        """Whether unseen weights are left about as much as noise would make it: H / L ~ (1 + q) / (1 − q)."""
+        return self.unseen_loss <= NOISE_MARGIN * self.loss * (1 + self.q) / self._spare
+
+    @property
+    def _spare(self) -> float:
+        return max(1 - self.q, LEAST_SPARE)
 
 
 def certify(
@@ -89,8 +115,9 @@ def certify(
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published)."""
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
-    errors = expected_errors(loss, fit, unseen_loss)
-    return verdict(errors, fit.loss, unseen_loss, split.held_out, weights)
+    q = fit.candidates.numel() / loss.equations
+    left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
+    return verdict(metric(loss, fit), removal_costs(fit, loss), left, split.held_out, weights)
 
 
 def unjudged(m: int, held_out: int = 0) -> Certificate:
@@ -99,15 +126,27 @@ def unjudged(m: int, held_out: int = 0) -> Certificate:
 
 
 def verdict(
-    errors: Float[Tensor, " m"], loss: float, unseen_loss: float, held_out: int, weights: Float[Tensor, "k p"]
+    curvature: Float[Tensor, "m m"],
+    explained: Float[Tensor, " m"],
+    left: Unexplained,
+    held_out: int,
+    weights: Float[Tensor, "k p"],
 ) -> Certificate:
-    """The certificate of candidates with these expected errors."""
-    confidence = 1 / (1 + (errors.cpu() / TRUSTED_ERROR).square())
-    if unseen_loss > CONFIDENT_BELOW:
+    """The certificate of candidates of that curvature; `explained`: what the loss would rise by without each."""
+    confidence = 1 / (1 + (expected_errors(curvature, left.noise).cpu() / TRUSTED_ERROR).square())
+    if left.unseen_loss > CONFIDENT_BELOW:
         confidence = torch.zeros_like(confidence)
-    explained = unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights))
-    outcome = _outcome(loss, unseen_loss, explained, confidence)
-    return Certificate(outcome, unseen_loss, held_out, tuple(confidence.tolist()))
+    at_floor = left.unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights))
+    complete = left.like_noise and left.unseen_loss * MISSING_MARGIN < float(explained.min())
+    outcome = _outcome(left, at_floor or complete, confidence)
+    return Certificate(outcome, left.unseen_loss, held_out, tuple(confidence.tolist()))
+
+
+def expected_errors(curvature: Float[Tensor, "m m"], noise: float) -> Float[Tensor, " m"]:
+    """sqrt(σ² [M⁻¹]_ii): the distance to the truth, over √d, that noise of variance σ² on the equations lets expect."""
+    scale = curvature.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+    balanced = torch.linalg.inv(curvature * scale[:, None] * scale + 1e-12 * torch.eye(len(scale)).to(scale))
+    return (noise * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
 
 
 def rounding_noise(weights: Float[Tensor, "k p"]) -> float:
@@ -126,10 +165,10 @@ def rounding_noise(weights: Float[Tensor, "k p"]) -> float:
     return 0.0
 
 
-def _outcome(loss: float, unseen_loss: float, explained: bool, confidence: Float[Tensor, " m"]) -> Outcome:
+def _outcome(left: Unexplained, explained: bool, confidence: Float[Tensor, " m"]) -> Outcome:
     trusted = confidence >= 0.5
     if explained and bool(trusted.all()):
         return Outcome.RECOVERED
     if bool(trusted.any()):
         return Outcome.PARTIAL
-    return Outcome.SPURIOUS if loss < 0.25 * unseen_loss else Outcome.NOT_CONVERGED
+    return Outcome.SPURIOUS if left.loss < 0.25 * left.unseen_loss else Outcome.NOT_CONVERGED

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.certificate import scatter, unjudged, verdict
-from exhume.attacks.general_span import GeneralFit, GeneralSpanLoss
+from exhume.attacks.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.general_span import GeneralFit, GeneralSpanLoss, removal_costs
 from exhume.attacks.judgement import Judgement, Means
 from exhume.attacks.module_problem import ModuleProblem
 from exhume.errors import UsageError
@@ -68,9 +68,10 @@ class ModuleCase:
         unseen = _loss_on(self.observation, self.features, self.split.held_out, candidates, coefficients)
         if unseen is None:
             return Judgement(final.loss, coefficients, unjudged(len(candidates)))
-        errors = scatter(curvature(loss, final), unseen, candidates.numel() / loss.equations)
         rows, weights = len(self.split.held_out), self.observation.weights
-        return Judgement(final.loss, coefficients, verdict(errors, final.loss, unseen, rows, weights))
+        left = Unexplained(final.loss, unseen, rows * loss.outputs, candidates.numel() / loss.equations)
+        certificate = verdict(curvature(loss, final), removal_costs(loss, final), left, rows, weights)
+        return Judgement(final.loss, coefficients, certificate)
 
 
 def split_coordinates(features: ModuleFeatures, fraction: float, seed: int) -> CoordinateSplit:
