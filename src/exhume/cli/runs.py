@@ -1,43 +1,95 @@
 """`exhume runs`: what lies in a folder of runs."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from exhume.cli.options import JsonOption
 from exhume.cli.output import print_json
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 WIDTH_WITHOUT_SCREEN = 200
+COLUMNS = "n,d,p,ratio,activation,method,outcome,samples_found,error,seconds"
+MOST_COMPARED = 12
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="The folder that holds run folders.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(help="The folder that holds run folders, or that of a sweep.")] = Path(
+        "runs"
+    ),
+    where: Annotated[
+        list[str] | None, typer.Option(help="Only runs with e.g. outcome=recovered or 'ratio>2'; may be repeated.")
+    ] = None,
+    columns: Annotated[str, typer.Option(help="What to show of each run.")] = COLUMNS,
+    compare: Annotated[bool, typer.Option("--compare", help="Side by side, and only where they differ.")] = False,
+    by: Annotated[str | None, typer.Option(help="Group by these keys, e.g. ratio,method, and average.")] = None,
+    value: Annotated[str, typer.Option(help="With --by: what to average.")] = "error",
     json: JsonOption = False,
 ) -> None:
-    """List the runs in a folder with their main numbers.
+    """List the runs in a folder with their main numbers, choose among them, compare them, average over them.
 
-    Example: exhume runs runs
+    Keys are those of summary.json, and data.KEY, model.KEY and attack.KEY for what a run was told.
+
+    Example: exhume runs runs --where outcome=recovered --where 'ratio>2'
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from exhume.experiments.listing import list_runs
+    from exhume.errors import UsageError
+    from exhume.experiments.listing import Condition, differences, group, list_runs, select, with_settings
+    from exhume.values import parse_names
 
     found = list_runs(folder)
-    columns = ("n", "d", "p", "ratio", "activation", "method", "outcome", "samples_found", "error", "seconds")
+    told = select(with_settings(folder, found), [Condition.parse(text) for text in where or ()])
+    found = {name: run for name, run in found.items() if name in told}
+    result: dict[str, Any] = {"runs": [{"run": name, **summary} for name, summary in found.items()]}
+    if by is not None:
+        keys = parse_names(by) or ()
+        groups = group(told, keys, value)
+        lines = [[*one.agreed, one.count, one.mean, one.deviation] for one in groups]
+        table = _table([*keys, "runs", f"mean {value}", "std"], lines)
+        result = {
+            "groups": [
+                {**dict(zip(keys, line, strict=False)), "runs": line[-3], "mean": line[-2], "std": line[-1]}
+                for line in lines
+            ]
+        }
+    elif compare:
+        if len(told) > MOST_COMPARED:
+            raise UsageError(
+                f"expected at most {MOST_COMPARED} runs to compare, found {len(told)}; choose with --where"
+            )
+        differing = differences(told)
+        table = _table(["", *told], [[key, *values] for key, values in differing.items()])
+        result = {"runs": list(told), "differences": differing}
+    else:
+        shown = parse_names(columns) or ()
+        table = _table(["run", *shown], [[name, *(run.get(key) for key in shown)] for name, run in told.items()])
+    _print(table, json)
+    if json:
+        print_json(result)
+
+
+def _table(names: Sequence[str], lines: Sequence[Sequence[Any]]) -> "Table":
+    from rich.table import Table
+
     table = Table(box=None, header_style="bold")
-    table.add_column("run")
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("activation", "method", "outcome") else "right")
-    for name, summary in found.items():
-        table.add_row(name, *(_cell(summary.get(column)) for column in columns))
-    # no markup: the names are the user's; and a table in a pipe is not cut to the width of a screen
+    for position, name in enumerate(names):
+        numbers = position > 0 and all(isinstance(line[position], int | float | None) for line in lines)
+        table.add_column(name, justify="right" if numbers else "left")
+    for line in lines:
+        table.add_row(*(_cell(value) for value in line))
+    return table
+
+
+def _print(table: "Table", json: bool) -> None:
+    """No markup: the names are the user's; and a table in a pipe is not cut to the width of a screen."""
+    from rich.console import Console
+
     stream = sys.stderr if json else sys.stdout
     Console(file=stream, markup=False, width=None if stream.isatty() else WIDTH_WITHOUT_SCREEN).print(table)
-    if json:
-        print_json({"runs": [{"run": name, **summary} for name, summary in found.items()]})
 
 
 def _cell(value: object) -> str:

@@ -1,0 +1,83 @@
+"""The page that puts what was measured next to what was published, figure by figure, from the results alone."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from exhume.catalogue import registry
+from exhume.catalogue.figure import SCALES
+from exhume.catalogue.reproduce import SUMMARY
+from exhume.files import read_json, write_text
+
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+HEAD = "| figure | published | measured here | scale and why it differs | command | time of the runs |\n" + (
+    "| --- | --- | --- | --- | --- | --- |\n"
+)
+
+
+def write_document(results: Path, page: Path) -> None:
+    """Puts the table between the two marks of a page, or at its end; the rest of the page stays as it is."""
+    table = figure_table(results)
+    text = page.read_text(encoding="utf-8") if page.exists() else "# Figures, measured here next to published\n"
+    if BEGIN in text and END in text:
+        before, _, rest = text.partition(BEGIN)
+        after = rest.partition(END)[2]
+    else:
+        before, after = text.rstrip("\n") + "\n\n", "\n"
+    write_text(page, f"{before}{BEGIN}\n{table}{END}{after}")
+
+
+def figure_table(results: Path) -> str:
+    """One line a figure, of the largest scale at which any of its runs ended; 'not run' where there is none."""
+    titles = {name: figure.title for name, figure in registry.FIGURES.items()}
+    titles["theory"] = "small checks of the theory"
+    lines = [_line(name, title, _largest(results, name)) for name, title in titles.items()]
+    return HEAD + "".join(lines)
+
+
+def _largest(results: Path, name: str) -> dict[str, Any] | None:
+    """figure.json of the figure, where it was run at all."""
+    for scale in reversed(SCALES):
+        path = results / scale / name / SUMMARY
+        if path.is_file():
+            found = read_json(path)
+            if found.get("done"):
+                return found
+    return None
+
+
+def _line(name: str, title: str, found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        published = registry.FIGURES[name].published if name in registry.FIGURES else ""
+        return _row([f"{name}: {title}", published, "not run", "", f"`exhume reproduce {name}`", ""])
+    differs = f"{found['scale']}: {found['differs']}" if found["differs"] else str(found["scale"])
+    return _row(
+        [
+            f"{name}: {title}",
+            str(found["published"]),
+            "<br>".join([*found["measured"], *_left_out(found)]),
+            differs,
+            f"`{found['command']}`",
+            _duration(float(found["run_seconds"])),
+        ]
+    )
+
+
+def _left_out(found: Mapping[str, Any]) -> list[str]:
+    missing = found["runs"] - found["done"] - found["failed"]
+    told = [f"{missing} of {found['runs']} runs not run"] if missing else []
+    return told + ([f"{found['failed']} runs failed: {found['reasons'][0]}"] if found["failed"] else [])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(42.4), _duration(150), _duration(7300)
+    ('42 s', '2.5 min', '2.0 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

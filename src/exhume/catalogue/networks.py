@@ -1,0 +1,143 @@
+"""The figures on trained networks: two-layer (6, 7, 8 right, 9, 17), ResNet (6, 9), Vision Transformer (13)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from exhume.catalogue.figure import Figure, Part, Scale
+from exhume.catalogue.pictures import PictureFigure
+from exhume.catalogue.thresholds import Panel, ThresholdFigure, sweeps_of
+
+TEN = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
+FIVE = "airplane,automobile,bird,cat,deer"
+SPLIT = {"standardise": "cifar10-split"}
+RESIDUAL = ("error", "span_residual", "training_loss")
+RATIOS: dict[Scale, list[float]] = {
+    "quick": [0.25, 1, 4],
+    "here": [0.1, 0.5, 1, 2, 4],
+    "paper": [0.01, 0.03, 0.1, 0.25, 0.5, 1, 2, 4],
+}
+ATTACK: dict[Scale, dict[str, Any]] = {
+    "quick": {"iterations": 150},
+    "here": {"budget": "20m"},
+    "paper": {},
+}
+
+
+def _images(n: int, side: int) -> dict[str, Any]:
+    smaller = {} if side == 32 else {"side": side}
+    return {"data": "cifar10", "samples": n, **smaller}
+
+
+def _two_layer(n: int, side: int, **options: Any) -> dict[str, Any]:
+    return {"kind": "two-layer", "classes": TEN, **_images(n, side), **options}
+
+
+def _two_layer_panel(scale: Scale, loss: str) -> Panel:
+    side, seeds = {"quick": (4, 1), "here": (32, 3), "paper": (32, 10)}[scale]
+    training = {} if loss == "square" else {"loss": loss, "step_size": 1e-3}
+    victim = _two_layer(10, side, ratio=RATIOS[scale], **training)
+    return Panel(f"two-layer, {loss}, {side}x{side}, n=10", sweeps_of([victim], [ATTACK[scale]], seeds), RESIDUAL)
+
+
+def _resnet_panels(scale: Scale) -> Sequence[Panel]:
+    n, side, seeds = {"quick": (2, 8, 1), "here": (5, 16, 3), "paper": (10, 32, 10)}[scale]
+    victim = {"kind": "resnet", **_images(n, side), **SPLIT, "until": 1e-7, "ratio": RATIOS[scale]}
+    panels = [Panel(f"ResNet {side}x{side}, n={n}", sweeps_of([victim], [ATTACK[scale]], seeds), RESIDUAL)]
+    if scale == "here":
+        point = {"kind": "resnet", **_images(2, 32), **SPLIT, "until": 1e-7, "ratio": [4]}
+        panels.append(Panel("ResNet 32x32, n=2", sweeps_of([point], [ATTACK[scale]], 1), RESIDUAL))
+    return panels
+
+
+def _vit_panel(scale: Scale) -> Panel:
+    side, patch, seeds = {"quick": (8, 4, 1), "here": (16, 4, 3), "paper": (32, 4, 10)}[scale]
+    size = {"kind": "vit", **_images(5, side), **SPLIT, "classes": FIVE, "patch": patch, "until": 1e-7}
+    victim = size | {"ratio": RATIOS[scale]}
+    return Panel(f"Vision Transformer {side}x{side}, n=5", sweeps_of([victim], [ATTACK[scale]], seeds), RESIDUAL)
+
+
+def _vit_pictures(scale: Scale) -> Sequence[Part]:
+    """One run of the curve."""
+    panel = _vit_panel(scale)
+    victim = dict(panel.sweeps[0].victims[0]) | {"ratio": [4]}
+    return [Part(f"{panel.title}, p_L=4dn", sweeps_of([victim], [ATTACK[scale]], 1))]
+
+
+def _two_layer_pictures(scale: Scale, loss: str) -> Sequence[Part]:
+    n, side = {"quick": (10, 8), "here": (100, 32), "paper": (100, 32)}[scale]
+    training = {} if loss == "square" else {"loss": loss, "step_size": 1e-3}
+    attack = dict(ATTACK[scale]) if scale == "quick" else {"budget": "60m", "memory": "10G", "samples": n}
+    victim = _two_layer(n, side, ratio=4, **training)
+    return [Part(f"two-layer, {loss}, {side}x{side}, n={n}, p_L=4dn", sweeps_of([victim], [attack], 1))]
+
+
+def _panels_9(scale: Scale) -> Sequence[Panel]:
+    return [_two_layer_panel(scale, "square"), *_resnet_panels(scale)]
+
+
+STEP = "the step is 1 / the largest curvature instead of 1e-5, which ends at the same point far sooner"
+LIMIT = "20 minutes an attack"
+FIGURES: tuple[Figure, ...] = (
+    ThresholdFigure(
+        "fig6",
+        "two-layer networks: the threshold at p_L = k h ~ dn (figure 6, left)",
+        "error falls to 0 above p_L ~ dn (n=10, 10 seeds)",
+        lambda scale: [_two_layer_panel(scale, "square")],
+        {"quick": "4x4 pixels, 1 seed", "here": f"3 seeds; {STEP}; {LIMIT}"},
+    ),
+    ThresholdFigure(
+        "fig6-resnet",
+        "residual networks: the same threshold (figure 6, right)",
+        "error falls to 0 above p_L ~ dn (32x32, n=10, 10 seeds)",
+        _resnet_panels,
+        {
+            "quick": "8x8 pixels, n=2, 1 seed",
+            "here": f"16x16 pixels, n=5, 3 seeds, and 32x32 with n=2; {STEP}; {LIMIT}",
+        },
+    ),
+    PictureFigure(
+        "fig7",
+        "recovered images of a two-layer network, ten a class",
+        "all 100 images recovered at p_L = 4dn",
+        lambda scale: _two_layer_pictures(scale, "square"),
+        {"quick": "8x8 pixels, n=10", "here": f"one hour, told n; {STEP}"},
+    ),
+    ThresholdFigure(
+        "fig8-cross-entropy",
+        "cross-entropy: the same threshold, with the span residual (figure 8, right)",
+        "error and residual fall above p_L ~ dn (n=10, 10 seeds)",
+        lambda scale: [_two_layer_panel(scale, "cross-entropy")],
+        {"quick": "4x4 pixels, 1 seed", "here": f"3 seeds; {LIMIT}"},
+    ),
+    ThresholdFigure(
+        "fig9-networks",
+        "error, training loss and span residual of networks (figure 9, middle and right)",
+        "the residual falls with the error at p_L ~ dn (10 seeds)",
+        _panels_9,
+        {"quick": "the runs of fig6 and fig6-resnet", "here": "the runs of fig6 and fig6-resnet"},
+    ),
+    ThresholdFigure(
+        "fig13",
+        "Vision Transformers: the threshold (figure 13, left)",
+        "error falls above p_L ~ dn (n=5, 10 seeds)",
+        lambda scale: [_vit_panel(scale)],
+        {
+            "quick": "8x8 pixels, 1 seed",
+            "here": f"16x16 pixels, patches of 4, head on all tokens, 3 seeds; {STEP}; {LIMIT}",
+        },
+    ),
+    PictureFigure(
+        "fig13-images",
+        "images recovered from a Vision Transformer (figure 13, right)",
+        "all 5 images recovered at p_L = 4dn",
+        _vit_pictures,
+        {"quick": "8x8 pixels", "here": f"16x16 pixels; {STEP}; {LIMIT}"},
+    ),
+    PictureFigure(
+        "fig17",
+        "recovered images, cross-entropy",
+        "all 100 images recovered at p_L = 4dn",
+        lambda scale: _two_layer_pictures(scale, "cross-entropy"),
+        {"quick": "8x8 pixels, n=10", "here": "one hour, told n"},
+    ),
+)

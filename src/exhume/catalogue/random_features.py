@@ -1,0 +1,184 @@
+"""The figures on random features: thresholds (1 to 3, 8, 9 and 14 left) and recovered images (1, 4, 5, 10)."""
+
+from collections.abc import Sequence
+
+from exhume.catalogue.figure import Figure, Part, Scale
+from exhume.catalogue.pictures import PictureFigure
+from exhume.catalogue.scales import EXHUME, PUBLISHED, cifar, grid, sphere
+from exhume.catalogue.thresholds import Panel, ThresholdFigure, sweeps_of
+
+SMALL_IMAGES = "8x8 pixels and few samples instead of 32x32 and n=100; the attacks stop early"
+RESIDUAL = ("error", "span_residual", "training_loss")
+
+
+def _figure_1_left(scale: Scale) -> Sequence[Panel]:
+    n, side, seeds = {"quick": (4, 4, 2), "here": (20, 32, 3), "paper": (100, 32, 4)}[scale]
+    attacks = [EXHUME[scale]] + ([PUBLISHED[scale]] if scale != "here" else [])
+    victim = cifar(n, side, params=grid(scale, n, 3 * side * side))
+    return [Panel(f"CIFAR-10 {side}x{side}, n={n}", sweeps_of([victim], attacks, seeds), ("error", "training_loss"))]
+
+
+def _figure_2(scale: Scale) -> Sequence[Panel]:
+    """The same runs."""
+    return [Panel(panel.title, panel.sweeps, ("error", "span_residual")) for panel in _figure_1_left(scale)]
+
+
+def _figure_1_right(scale: Scale) -> Sequence[Part]:
+    n, side = {"quick": (6, 8), "here": (100, 32), "paper": (100, 32)}[scale]
+    attack = dict(EXHUME[scale])
+    if scale != "quick":  # V is larger than the machine
+        attack = {
+            "method": "split-newton",
+            "samples": n,
+            "budget": "45m" if scale == "here" else "12h",
+            "memory": "18G",
+        }
+    return [Part(f"CIFAR-10 {side}x{side}, n={n}, p=10dn", sweeps_of([cifar(n, side, ratio=10)], [attack], 1))]
+
+
+def _figure_3(scale: Scale) -> Sequence[Panel]:
+    sizes = {
+        "quick": [(8, 4, 2, 2), (12, 4, 2, 2), (10, 10, 1, 1)],
+        "here": [(30, 20, 10, 3), (100, 20, 10, 0), (100, 100, 3, 0)],
+        "paper": [(30, 20, 10, 10), (100, 20, 10, 10), (100, 100, 10, 10)],
+    }[scale]
+    return [_sphere_panel(scale, d, n, seeds, published) for d, n, seeds, published in sizes]
+
+
+def _sphere_panel(scale: Scale, d: int, n: int, seeds: int, published_seeds: int) -> Panel:
+    """The published attack takes far longer and may have fewer seeds."""
+    victim = sphere(d, n, params=grid(scale, n, d))
+    sweeps = sweeps_of([victim], [EXHUME[scale]], seeds)
+    if published_seeds:
+        sweeps += sweeps_of([victim], [PUBLISHED[scale]], published_seeds)
+    return Panel(f"sphere, d={d}, n={n}", sweeps)
+
+
+def _signs(scale: Scale, activation: str) -> Sequence[Part]:
+    n, side = {"quick": (4, 8), "here": (20, 32), "paper": (100, 32)}[scale]
+    small = {"quick": (4, 8), "here": (10, 8), "paper": (100, 32)}[scale]
+    ours = cifar(n, side, ratio=10, activation=activation, seeds=[1])
+    theirs = cifar(small[0], small[1], ratio=10, activation=activation, seeds=[1])
+    exhume = dict(EXHUME[scale]) if scale == "quick" else {"method": "split-newton"}
+    return [
+        Part(f"{activation} {side}x{side}, n={n}, p=10dn", sweeps_of([ours], [exhume], 1)),
+        Part(f"{activation} {small[1]}x{small[1]}, n={small[0]}, p=10dn", sweeps_of([theirs], [PUBLISHED[scale]], 1)),
+    ]
+
+
+def _tiny_imagenet_curve(scale: Scale) -> Sequence[Panel]:
+    n, side, seeds = {"quick": (2, 4, 2), "here": (10, 16, 2), "paper": (20, 64, 10)}[scale]
+    options = {} if side == 64 else {"side": side}
+    d = 3 * side * side
+    victim = {"kind": "rf", "data": "tiny-imagenet", "samples": n, "params": grid(scale, n, d), **options}
+    return [Panel(f"Tiny-ImageNet {side}x{side}, n={n}", sweeps_of([victim], [EXHUME[scale]], seeds), RESIDUAL)]
+
+
+def _tiny_imagenet_pictures(scale: Scale) -> Sequence[Part]:
+    n, side, ratio = {"quick": (2, 8, 10), "here": (10, 64, 3), "paper": (20, 64, 10)}[scale]
+    options = {} if side == 64 else {"side": side}
+    attack = dict(EXHUME[scale]) if scale == "quick" else {"method": "split-newton", "samples": n, "memory": "18G"}
+    victim = {"kind": "rf", "data": "tiny-imagenet", "samples": n, "ratio": ratio, **options}
+    return [Part(f"Tiny-ImageNet {side}x{side}, n={n}, p={ratio}dn", sweeps_of([victim], [attack], 1))]
+
+
+def _figure_8_left(scale: Scale) -> Sequence[Panel]:
+    d, n, seeds, steps = {
+        "quick": (8, 4, 2, 10_000),
+        "here": (100, 100, 3, 1_000_000),
+        "paper": (100, 100, 10, 1_000_000),
+    }[scale]
+    victim = sphere(d, n, labels="sign", fit="logistic", step_size=1e-3, steps=steps, params=grid(scale, n, d))
+    attacks = [EXHUME[scale]] + ([PUBLISHED[scale]] if scale != "here" else [])
+    return [Panel(f"logistic loss, d={d}, n={n}", sweeps_of([victim], attacks, seeds))]
+
+
+def _figure_9_left(scale: Scale) -> Sequence[Panel]:
+    d, n, seeds = {"quick": (12, 4, 2), "here": (100, 20, 10), "paper": (100, 20, 10)}[scale]
+    victim = sphere(d, n, params=grid(scale, n, d))
+    attacks = [EXHUME[scale]] + ([PUBLISHED[scale]] if scale == "paper" else [])
+    return [Panel(f"random features, d={d}, n={n}", sweeps_of([victim], attacks, seeds), RESIDUAL)]
+
+
+FEWER = "the attack stops after 600 iterations, also where it would go on"
+FIGURES: tuple[Figure, ...] = (
+    ThresholdFigure(
+        "fig1",
+        "two thresholds: p = n fits the labels, p ~ dn gives the data away",
+        "error about 1.0 at p = n, about 0.5 at p = dn, about 0 at p = 10dn (n=100, 4 seeds)",
+        _figure_1_left,
+        {
+            "quick": "4x4 pixels, n=4, 2 seeds; the attacks stop early",
+            "here": f"n=20 and 3 seeds instead of n=100 and 4; exhume's attack, not told n; {FEWER}",
+        },
+    ),
+    PictureFigure(
+        "fig1-images",
+        "recovered images at p = 10dn (figure 1, right)",
+        "all 100 images recovered, visually the same",
+        _figure_1_right,
+        {"quick": SMALL_IMAGES, "here": "exhume's attack, told n, 45 minutes"},
+    ),
+    ThresholdFigure(
+        "fig2",
+        "the span residual falls with the error at p ~ dn",
+        "the residual is large up to p ~ dn and drops sharply after it",
+        _figure_2,
+        {"quick": "as fig1", "here": "as fig1; not told n, so it is not trivially 0 below p = n"},
+    ),
+    ThresholdFigure(
+        "fig3",
+        "the same two thresholds on synthetic data",
+        "training loss 0 from p = n, error 0 only for p well above dn (10 seeds)",
+        _figure_3,
+        {
+            "quick": "d and n of 4 to 12, 1 or 2 seeds; the attacks stop early",
+            "here": f"3 seeds for (100, 100); exhume's attack; {FEWER}",
+        },
+    ),
+    PictureFigure(
+        "fig4",
+        "with ReLU the published attack may find negatives",
+        "some of the 100 recovered images are negatives",
+        lambda scale: _signs(scale, "relu"),
+        {
+            "quick": SMALL_IMAGES,
+            "here": "n=20; the published attack at 8x8, n=10; exhume repairs the signs, so it should have none wrong",
+        },
+    ),
+    PictureFigure(
+        "fig5",
+        "images of higher resolution (Tiny-ImageNet)",
+        "all 20 images recovered at p = 10dn",
+        _tiny_imagenet_pictures,
+        {"quick": "8x8 pixels, n=2", "here": "n=10 at p = 3dn, told n"},
+    ),
+    ThresholdFigure(
+        "fig8",
+        "logistic loss: the same threshold (figure 8, left)",
+        "error 0 only for p well above dn (10 seeds)",
+        _figure_8_left,
+        {"quick": "d=8, n=4, 10,000 steps of training", "here": f"3 seeds; exhume's attack; {FEWER}"},
+    ),
+    ThresholdFigure(
+        "fig9",
+        "error, training loss and span residual together (figure 9, left)",
+        "the residual falls with the error at p ~ dn (10 seeds)",
+        _figure_9_left,
+        {"quick": "d=12, n=4, 2 seeds", "here": f"exhume's attack; {FEWER}"},
+    ),
+    PictureFigure(
+        "fig10",
+        "with ReLU + tanh there are no negatives",
+        "no negative among the 100 recovered images, with the seed of figure 4",
+        lambda scale: _signs(scale, "relu+tanh"),
+        {"quick": SMALL_IMAGES, "here": "n=20; the published attack at 8x8, n=10"},
+    ),
+    ThresholdFigure(
+        "fig14",
+        "the threshold on Tiny-ImageNet (figure 14, left; its images are fig5)",
+        "error and residual fall to 0 above p ~ dn (n=20, 10 seeds)",
+        _tiny_imagenet_curve,
+        {"quick": "4x4 pixels, n=2", "here": f"16x16 pixels, n=10, 2 seeds; {FEWER}"},
+    ),
+)

@@ -1,0 +1,71 @@
+"""The results of a sweep as one tidy table: one line a run, in the order of the grid."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from exhume.experiments.plan import Plan, PlannedRun
+from exhume.experiments.sweep_folder import Ended
+
+IDENTITY = ("run", "status", "reason", "seed")
+RESULTS = (
+    "victim",
+    "p",
+    "d",
+    "n",
+    "ratio",
+    "activation",
+    "training_loss",
+    "steps",
+    "floor",
+    "defence",
+    "method",
+    "outcome",
+    "loss",
+    "held_out_loss",
+    "held_out_rows",
+    "samples_found",
+    "iterations",
+    "passes",
+    "error",
+    "signed_error",
+    "chance_error",
+    "recovered_fraction",
+    "span_residual",
+    "mean_psnr",
+    "mean_ssim",
+)
+COSTS = ("seconds", "train_seconds", "peak_memory_mb")
+"""Columns that differ each time."""
+
+
+def columns(plan: Plan) -> tuple[str, ...]:
+    """What identifies a run, the options of the spec as train.KEY and attack.KEY, what came out, what it cost."""
+    return (*IDENTITY, *plan.options, *RESULTS, *COSTS)
+
+
+def row(run: PlannedRun, ended: Ended) -> dict[str, Any]:
+    status = "done" if ended.failure is None else "failed"
+    summary = ended.summary or {}
+    return {
+        "run": run.key,
+        "status": status,
+        "reason": ended.failure,
+        "seed": run.seed,
+        **run.given,
+        **{name: summary.get(name) for name in (*RESULTS, *COSTS)},
+    }
+
+
+def rows(plan: Plan, ended: Mapping[str, Ended]) -> list[dict[str, Any]]:
+    return [row(run, ended[run.key]) for run in plan.runs if run.key in ended]
+
+
+def as_csv(names: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> str:
+    """Numbers with all their digits, nothing for what is not there."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n", restval="", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows({name: "" if value is None else value for name, value in line.items()} for line in lines)
+    return text.getvalue()

@@ -1,0 +1,262 @@
+"""Victims as users ask for them: the keys of a sweep's victim are the options of `exhume train`.
+
+A request becomes a configuration once the data are there: a ratio p/(dn) needs d and n, outputs need the classes.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from exhume import seeds
+from exhume.data.config import DataConfig
+from exhume.data.dataset import Dataset
+from exhume.errors import UsageError
+from exhume.experiments.training import VictimConfig
+from exhume.networks.resnet import POSITIONS
+from exhume.validation import parse_fields
+from exhume.values import parse_counts, parse_defence, parse_names, parse_shape, resolve_params, resolve_width
+from exhume.victims.losses import default_outputs
+from exhume.victims.network_config import NetworkConfig
+from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig, image_side
+from exhume.victims.privacy import Privacy
+from exhume.victims.random_features import RandomFeaturesConfig
+from exhume.victims.recipe import Recipe
+from exhume.victims.two_layer import TwoLayerConfig
+
+
+class VictimRequest(BaseModel):
+    """The data, which all victims need, and what is done to the weights before they are published."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    data: str
+    samples: int
+    dim: int | None = None
+    subspace: int | None = None
+    labels: str | None = None
+    noise: float | None = None
+    data_dir: str | None = None
+    classes: str | None = None
+    per_class: str | None = None
+    side: int | None = None
+    standardise: str | None = None
+    norm: str | None = None
+    dtype: str = "float32"
+    defence: str | None = None
+
+    def data_config(self, seed: int) -> DataConfig:
+        return DataConfig.parse(
+            name=self.data,
+            samples=self.samples,
+            dim=self.dim,
+            subspace=self.subspace,
+            label_rule=self.labels,
+            noise=self.noise,
+            data_dir=self.data_dir,
+            classes=parse_names(self.classes),
+            per_class=parse_counts(self.per_class),
+            side=self.side,
+            standardise=self.standardise,
+            norm=self.norm,
+            seed=seeds.derive(seed, "data"),
+            dtype=self.dtype,
+        )
+
+    def defences(self) -> str:
+        return parse_defence(self.defence)
+
+    def config(self, data: Dataset, seed: int) -> VictimConfig:
+        raise NotImplementedError
+
+
+class PrivateRequest(VictimRequest):
+    """Training with differential privacy, if an epsilon or the noise is given."""
+
+    epsilon: float | None = None
+    noise_multiplier: float | None = None
+    clip: float | None = None
+    delta: float | None = None
+    private_steps: int | None = None
+
+    def privacy(self) -> Privacy | None:
+        given = {
+            "epsilon": self.epsilon,
+            "noise": self.noise_multiplier,
+            "clip": self.clip,
+            "delta": self.delta,
+            "steps": self.private_steps,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.epsilon is None and self.noise_multiplier is None:
+            if given:
+                raise UsageError(
+                    "expected epsilon or noise_multiplier with clip, delta and private_steps, found neither"
+                )
+            return None
+        return Privacy.parse(**given)
+
+
+class RandomFeaturesRequest(PrivateRequest):
+    ratio: float | None = None
+    params: int | None = None
+    activation: str = "relu"
+    bias: float = 0.0
+    fit: str = "min-norm"
+    ridge: float | None = None
+    steps: int = 1_000_000
+    step_size: float | None = None
+    features: str = "seed"
+
+    def config(self, data: Dataset, seed: int) -> RandomFeaturesConfig:
+        n, d = data.inputs.shape
+        return parse_fields(
+            RandomFeaturesConfig,
+            params=resolve_params(self.ratio, self.params, n, d),
+            activation=self.activation,
+            bias=self.bias,
+            fit="ridge" if self.ridge is not None and self.fit == "min-norm" else self.fit,
+            ridge=self.ridge,
+            steps=self.steps,
+            step_size=self.step_size,
+            features=self.features,
+            privacy=self.privacy(),
+            seed=seed,
+        )
+
+
+class NetworkRequest(PrivateRequest):
+    """How a network is trained, and what an attacker will know of its start."""
+
+    loss: str = "square"
+    outputs: int | None = None
+    freeze: bool = False
+    method: str = "gd"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    batch_size: int | None = None
+    step_size: float | None = None
+    until: float | None = None
+    steps: int = 100_000
+    growing: bool = False
+    zero_head: bool = False
+    initial: str = "known"
+    features_at: str = "trained"
+
+    def fields(self, seed: int) -> dict[str, Any]:
+        """The fields that all networks share, checked."""
+        recipe = Recipe.parse(
+            method=self.method,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            step_size=self.step_size,
+            until=self.until,
+            steps=self.steps,
+            growing=self.growing,
+            seed=seed,
+        )
+        fields = {
+            "outputs": self.outputs,
+            "loss": self.loss,
+            "zero_head": self.zero_head or self.initial == "zero",
+            "initial": self.initial,
+            "features_at": self.features_at,
+            "freeze": self.freeze,
+            "recipe": recipe,
+            "privacy": self.privacy(),
+            "seed": seed,
+        }
+        parse_fields(NetworkConfig, **fields)
+        return fields
+
+    def fields_for(self, data: Dataset, seed: int) -> dict[str, Any]:
+        """The same with the number of outputs that these data ask for."""
+        fields = self.fields(seed)
+        return fields | {"outputs": self.outputs or default_outputs(data, fields["loss"])}
+
+
+class SizedRequest(NetworkRequest):
+    width: int | None = None
+    ratio: float | None = None
+    params: int | None = None
+
+    def units(self, data: Dataset, each: int, multiple: int = 1) -> int:
+        n, d = data.inputs.shape
+        return resolve_width(self.width, self.ratio, self.params, n, d, each, multiple)
+
+
+class TwoLayerRequest(SizedRequest):
+    activation: str = "relu"
+    knows_first_layer: bool = False
+    first_scale: float = 1.0
+
+    def config(self, data: Dataset, seed: int) -> TwoLayerConfig:
+        shared = self.fields_for(data, seed)
+        return TwoLayerConfig.parse(
+            **shared,
+            width=self.units(data, shared["outputs"]),
+            activation=self.activation,
+            knows_first_layer=self.knows_first_layer,
+            first_scale=self.first_scale,
+        )
+
+
+class ResNetRequest(SizedRequest):
+    kernel: int | None = None
+
+    def config(self, data: Dataset, seed: int) -> ResNetConfig:
+        shared = self.fields_for(data, seed)
+        padded = image_side(data, "a ResNet")[1] + 2 * ResNetConfig.model_fields["padding"].default
+        positions = POSITIONS if self.kernel is None else max(1, padded - self.kernel + 1)
+        channels = self.units(data, shared["outputs"] * positions**2)
+        return ResNetConfig.parse(**shared, channels=channels, kernel=self.kernel)
+
+
+class VisionTransformerRequest(NetworkRequest):
+    embedding: int | None = None
+    ratio: float | None = None
+    params: int | None = None
+    patch: int = 4
+    depth: int = 2
+    heads: int = 2
+
+    def config(self, data: Dataset, seed: int) -> VisionTransformerConfig:
+        shared = self.fields_for(data, seed)
+        n, d = data.inputs.shape
+        if min(self.patch, self.heads) < 1:
+            raise UsageError(f"expected patch and heads from 1, found {self.patch} and {self.heads}")
+        tokens = max(1, image_side(data, "a Vision Transformer")[1] // self.patch) ** 2
+        each = shared["outputs"] * tokens
+        size = resolve_width(self.embedding, self.ratio, self.params, n, d, each, multiple=self.heads)
+        return VisionTransformerConfig.parse(
+            **shared, embedding=size, patch=self.patch, depth=self.depth, heads=self.heads
+        )
+
+
+class FactoryRequest(NetworkRequest):
+    """`factory` is the kind of the victim itself: package.module:factory."""
+
+    factory: str
+    head: str | None = None
+    image_shape: str | None = None
+
+    def config(self, data: Dataset, seed: int) -> FactoryConfig:
+        shape = parse_shape(self.image_shape, data.inputs.shape[1])
+        return FactoryConfig.parse(**self.fields(seed), factory=self.factory, head=self.head, input_shape=shape)
+
+
+KINDS: dict[str, type[VictimRequest]] = {
+    "rf": RandomFeaturesRequest,
+    "two-layer": TwoLayerRequest,
+    "resnet": ResNetRequest,
+    "vit": VisionTransformerRequest,
+}
+
+
+def request_kind(kind: object) -> type[VictimRequest]:
+    """The kind of request by the name of a victim, as `exhume train` takes it."""
+    if isinstance(kind, str) and ":" in kind:
+        return FactoryRequest
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise UsageError(f"expected a kind out of {', '.join(KINDS)} or package.module:factory, found {kind!r}")
+    return KINDS[kind]
