@@ -13,6 +13,7 @@ from exhume.experiments.run import RunFolder
 from exhume.experiments.training import VictimConfig, victim_name
 from exhume.report.commands import commands, data_name
 from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
+from exhume.victims.privacy import Privacy
 from exhume.victims.random_features import RandomFeaturesConfig
 from exhume.victims.recipe import Recipe
 from exhume.victims.two_layer import TwoLayerConfig
@@ -87,6 +88,19 @@ def test_networks_have_their_commands_too(
     if isinstance(model, FactoryConfig):
         assert (flags["--head"], flags["--image-shape"]) == ("fc", "3,2,2")
         assert all("--model my.nets:small" in line for line in lines[1:])
+
+
+def test_privacy_is_asked_for_again(make_run: Callable[..., RunFolder]) -> None:
+    found, data = make_run().reconstruction(), DataConfig(name="faces", samples=3)
+    model = RandomFeaturesConfig(params=9, privacy=Privacy(noise=2.0, clip=3.0, steps=9))
+    flags = _flags(commands("run", _config(data, model), found, reveal=False)[0])
+    assert set(flags) <= _known(random_features)
+    assert (flags["--noise-multiplier"], flags["--clip"], flags["--private-steps"]) == ("2.0", "3.0", "9")
+    assert "--delta" not in flags
+    network = TwoLayerConfig(width=9, privacy=Privacy(epsilon=1.5), initial="seed")
+    flags = _flags(commands("run", _config(data, network), found, reveal=False)[0])
+    assert set(flags) <= _known(two_layer)
+    assert (flags["--epsilon"], flags["--initial"]) == ("1.5", "seed")
 
 
 def test_a_model_that_was_not_trained_here_is_attacked_and_reported_only(make_run: Callable[..., RunFolder]) -> None:

@@ -80,14 +80,14 @@ def test_without_truth_the_candidates_come_by_the_size_of_their_coefficient(make
     assert sizes == sorted(sizes, reverse=True)
     assert content["results"] == []
     assert [picture["true"] for picture in content["pictures"]] == [None] * 3
-    assert content["verdict"]["sentence"].startswith("Yes: 3 training images were recovered")
+    assert content["verdict"]["sentence"].startswith("Recovered: 3 training images can be read")
 
 
 def test_rows_without_an_image_shape_have_no_pictures(make_run: MakeRun) -> None:
     content = collect(make_run("sphere"), reveal=True)
     assert content["pictures"] == []
     assert {row["psnr"] for row in content["rows"]} == {None}
-    assert content["verdict"]["sentence"] == "Yes: 4 of 4 training samples were recovered from the weights."
+    assert content["verdict"]["sentence"] == "Recovered: 4 of 4 training samples can be read from the weights."
 
 
 @pytest.mark.parametrize("candidates", [0, 2])

@@ -1,19 +1,25 @@
 """`exhume gauge`: what a model of this size can give away, before any attack."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from exhume.cli.options import JsonOption
 from exhume.cli.output import print_json, say
 
+if TYPE_CHECKING:
+    from exhume.tensor_header import Header
+
+MOST_BLOCKS = 40
+
 
 def gauge(
-    weights: Annotated[Path | None, typer.Argument(help="A safetensors file: its header gives the parameters.")] = None,
+    weights: Annotated[Path | None, typer.Argument(help="A safetensors file, of which the header is read.")] = None,
     params: Annotated[int | None, typer.Option(help="p, the number of trained parameters.")] = None,
     dim: Annotated[int | None, typer.Option(help="d, the numbers in one training sample.")] = None,
     samples: Annotated[int | None, typer.Option(help="n, the number of training samples, if known.")] = None,
+    head: Annotated[str | None, typer.Option(help="With a file: count this layer or tensor only, e.g. fc.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Say what weights of this size can hold: p/n, p/(dn), the zone, and how many samples in full.
@@ -24,27 +30,33 @@ def gauge(
     from exhume.theory import explain
     from exhume.theory import gauge as measure
 
+    blocks: dict[str, int] = {}
     if weights is not None:
-        params, dim, samples = _from_file(weights, params, dim, samples)
+        params, dim, samples, blocks = _from_file(weights, params, dim, samples, head)
+    elif head is not None:
+        raise UsageError("expected a weights file with --head, found none")
     if params is None or dim is None:
         raise UsageError("expected --params P and --dim D (or a weights file and --dim D), found one of them missing")
     result = measure(params, dim, samples)
+    for name, count in list(blocks.items())[:MOST_BLOCKS]:
+        say(f"{count:>16,}  {name}", json)
+    if len(blocks) > MOST_BLOCKS:
+        say(f"{'':>16}  and {len(blocks) - MOST_BLOCKS} more layers (--json lists all)", json)
     for sentence in explain(result):
         say(sentence, json)
     if json:
         keys = ("p", "d", "n", "ratio", "labels_ratio", "capacity", "zone")
-        print_json({key: getattr(result, key) for key in keys})
+        print_json({key: getattr(result, key) for key in keys} | ({"blocks": blocks} if blocks else {}))
 
 
 def _from_file(
-    weights: Path, params: int | None, dim: int | None, samples: int | None
-) -> tuple[int, int | None, int | None]:
+    weights: Path, params: int | None, dim: int | None, samples: int | None, head: str | None
+) -> tuple[int, int | None, int | None, dict[str, int]]:
     """p from the header of a weights file; p, d and the told n from an observation of exhume's own."""
     from exhume.errors import ExhumeError
     from exhume.tensor_header import read_header
 
     header = read_header(weights)
-    parameters, told_dim, told_samples = header.parameters, None, None
     if header.exhume.get("kind") == "observation":
         try:
             features = header.exhume["network" if "network" in header.exhume else "rows"]
@@ -52,8 +64,32 @@ def _from_file(
             told_samples = header.exhume["knowledge"]["samples"]
         except (KeyError, TypeError, AttributeError) as problem:
             raise ExhumeError(f"expected a complete observation in {weights}, found damage at {problem}") from problem
-    return (
-        parameters if params is None else params,
-        told_dim if dim is None else dim,
-        told_samples if samples is None else samples,
-    )
+        return (
+            parameters if params is None else params,
+            told_dim if dim is None else dim,
+            told_samples if samples is None else samples,
+            {},
+        )
+    blocks = _blocks(header)
+    counted = header.parameters if head is None else _count(header, head, weights)
+    return counted if params is None else params, dim, samples, blocks
+
+
+def _blocks(header: "Header") -> dict[str, int]:
+    """Parameters of each layer: tensors that share everything before the last dot of their names."""
+    blocks: dict[str, int] = {}
+    for name, entry in header.entries.items():
+        layer = name.rpartition(".")[0] or name
+        shown = layer if layer.isprintable() else repr(layer)
+        blocks[shown] = blocks.get(shown, 0) + entry.numbers
+    return blocks
+
+
+def _count(header: "Header", head: str, weights: Path) -> int:
+    from exhume.errors import UsageError
+
+    own = [entry.numbers for name, entry in header.entries.items() if name == head or name.startswith(f"{head}.")]
+    if not own:
+        some = ", ".join(map(repr, list(_blocks(header))[:5]))
+        raise UsageError(f"expected a layer {head!r} in {weights}, found {some}")
+    return sum(own)

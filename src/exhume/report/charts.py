@@ -1,9 +1,10 @@
-"""Where the marks of the page's two drawings go, in percent of their width and height.
+"""Where the marks of the page's drawings go, in percent of their width and height.
 
 Percent, because then text keeps its size while the drawing follows the width of the screen.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from exhume.theory import Zone
@@ -12,13 +13,14 @@ ROOM = 10.0
 """The gauge shows a factor of this much beside its outermost mark."""
 CLOSE = 24.0
 NARROW_BAND = 22.0
-SMALLEST_LOSS = 1e-18
+SMALLEST = 1e-18
 MOST_Y_TICKS, MOST_X_TICKS = 6, 5
 ZONE_NAMES: tuple[tuple[Zone, str], ...] = (
     ("underfit", "p < n"),
     ("labels", "n \u2264 p < dn"),
     ("data", "p \u2265 dn"),
 )
+Points = list[tuple[float, float]]
 
 
 def gauge_chart(gauge: dict[str, Any]) -> dict[str, Any] | None:
@@ -51,37 +53,70 @@ def gauge_chart(gauge: dict[str, Any]) -> dict[str, Any] | None:
     return {"bands": bands, "thresholds": thresholds, "marker": {"x": marker, "anchor": _anchor(marker)}}
 
 
-def loss_chart(trace: list[dict[str, Any]], held_out_loss: float | None) -> dict[str, Any] | None:
-    """Loss against iterations: decades from top to bottom, the curve as points of a 1000 × 1000 square."""
-    if len(trace) < 2:
+def loss_charts(
+    trace: list[dict[str, Any]], frames: list[dict[str, Any]], held_out_loss: float | None
+) -> dict[str, dict[str, Any]]:
+    """The loss on the weights used and on those held out, against iterations and against passes.
+
+    Held-out weights are looked at in a few places of the way, or at its end only: then they are a level.
+    """
+    along = [frame for frame in frames if frame["held_out_loss"] is not None]
+    level = held_out_loss if len(along) < 2 else None
+    charts = {}
+    for across in ("iteration", "passes"):
+        series = [_series(trace, across, "loss")]
+        if len(along) >= 2:
+            series.append(_series(along, across, "held_out_loss"))
+        if chart := chart_of(series, [level] if level is not None else []):
+            charts[across] = chart
+    return charts
+
+
+def error_charts(frames: list[dict[str, Any]], chance: float | None) -> dict[str, dict[str, Any]]:
+    """The reconstruction error at each snapshot, and its chance level."""
+    known = [frame for frame in frames if frame["error"] is not None]
+    levels = [] if chance is None else [chance]
+    found = {across: chart_of([_series(known, across, "error")], levels) for across in ("iteration", "passes")}
+    return {across: chart for across, chart in found.items() if chart}
+
+
+def chart_of(series: Sequence[Points], levels: Sequence[float]) -> dict[str, Any] | None:
+    """Curves on a log scale as points of a 1000 × 1000 square, decades from top to bottom, and level lines."""
+    places = [x for points in series for x, _ in points]
+    if not places or min(places) == max(places) or len(series[0]) < 2:
         return None
-    levels = [_exponent(line["loss"]) for line in trace]
-    unseen = None if held_out_loss is None else _exponent(held_out_loss)
-    everything = levels if unseen is None else [*levels, unseen]
-    bottom, top = math.floor(min(everything)), math.ceil(max(everything))
+    exponents = [_exponent(y) for points in series for _, y in points] + [_exponent(level) for level in levels]
+    bottom, top = math.floor(min(exponents)), math.ceil(max(exponents))
     top = max(top, bottom + 1)
-    first, last = trace[0]["iteration"], trace[-1]["iteration"]
+    first, last = min(places), max(places)
 
-    def across(iteration: float | int) -> float:
-        return round(100 * (iteration - first) / (last - first), 3)
+    def across(x: float) -> float:
+        return round(100 * (x - first) / (last - first), 3)
 
-    def down(exponent: float | int) -> float:
+    def down(exponent: float) -> float:
         return round(100 * (top - exponent) / (top - bottom), 3)
 
-    points = [(10 * across(line["iteration"]), 10 * down(level)) for line, level in zip(trace, levels, strict=True)]
+    curves = [[(across(x), down(_exponent(y))) for x, y in points] for points in series]
     stride = math.ceil((top - bottom) / MOST_Y_TICKS)
     return {
-        "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
+        "curves": [" ".join(f"{10 * x:.1f},{10 * y:.1f}" for x, y in curve) for curve in curves],
+        "dots": [[{"x": x, "y": y} for x, y in curve] for curve in curves],
+        "first": first,
+        "last": last,
         "top": top,
         "bottom": bottom,
-        "held_out": None if unseen is None else down(unseen),
+        "levels": [down(_exponent(level)) for level in levels],
         "y_ticks": [{"y": down(exponent), "exponent": exponent} for exponent in range(top, bottom - 1, -stride)],
         "x_ticks": [{"x": across(tick), "label": f"{tick:,}"} for tick in _round_numbers(int(first), int(last))],
     }
 
 
-def _exponent(loss: float) -> float:
-    return math.log10(max(loss, SMALLEST_LOSS))
+def _series(lines: list[dict[str, Any]], across: str, name: str) -> Points:
+    return [(float(line[across]), float(line[name])) for line in lines if across in line]
+
+
+def _exponent(value: float) -> float:
+    return math.log10(max(value, SMALLEST))
 
 
 def _anchor(x: float) -> str:

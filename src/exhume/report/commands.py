@@ -60,6 +60,13 @@ _RECIPE_FLAGS: dict[str, tuple[str, Any]] = {
     "until": ("--until", None),
     "steps": ("--steps", 100_000),
 }
+_PRIVACY_FLAGS: dict[str, tuple[str, Any]] = {
+    "epsilon": ("--epsilon", None),
+    "noise": ("--noise-multiplier", None),
+    "clip": ("--clip", None),
+    "delta": ("--delta", 1e-5),
+    "steps": ("--private-steps", 200),
+}
 _ATTACK_FLAGS: dict[str, tuple[str, Any]] = {
     "samples": ("--samples", None),
     "step_size": ("--step", None),
@@ -100,6 +107,7 @@ def _train(victim: str, run: str, config: dict[str, Any]) -> str:
         sizes = _flags(model, _MODEL_FLAGS)
     else:
         sizes = _flags(model, _NETWORK_FLAGS) + _flags(dict(model.get("recipe", {})), _RECIPE_FLAGS)
+    sizes += _flags(dict(model.get("privacy") or {}), _PRIVACY_FLAGS) + (" --freeze" if model.get("freeze") else "")
     defence = f" --defence {shlex.quote(str(config['defence']))}" if config.get("defence") else ""
     return f"exhume train {shlex.quote(victim)}{_flags(data, _DATA_FLAGS)}{where}{sizes}{defence} --out {run}"
 

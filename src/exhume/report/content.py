@@ -1,6 +1,6 @@
 """The content of a report: one JSON-able dictionary from which the page is made, and nothing else."""
 
-import hashlib
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,85 +8,109 @@ from typing import Any
 import numpy as np
 
 from exhume.experiments.run import RunFolder
-from exhume.files import read_json
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
-from exhume.report.commands import commands, data_name
 from exhume.report.evidence import Evidence, Pictures, with_truth, without_truth
+from exhume.report.frames import recovery
+from exhume.report.knowledge import knowledge, not_tested, told_samples
+from exhume.report.model_card import model_card
 from exhume.report.pictures import blurred, to_base64_png
-from exhume.report.verdict import Case, knowledge, model_card, not_tested, told_samples, verdict
+from exhume.report.run_subject import subject_of_run
+from exhume.report.subject import Subject
+from exhume.report.verdict import Case, verdict
 from exhume.theory import ZONE_TITLES, explain, gauge
+from exhume.verdicts import Findings
 from exhume.version import VERSION
 
-REPORT_SCHEMA = 1
+REPORT_SCHEMA = 2
 MOST_TRACE_POINTS = 400
 MOST_ROWS = 1000
 MOST_PICTURES = 40
 MOST_PICTURE_CHARACTERS = 2_500_000
+PICTURES = ("pictures", "strips")
 
 
 def collect(run: RunFolder, reveal: bool) -> dict[str, Any]:
+    """The content for a run folder."""
+    subject = subject_of_run(run, reveal=reveal)
+    return describe(subject, gather(subject), reveal)
+
+
+def gather(subject: Subject) -> Evidence:
+    """What the candidates are worth, record by record."""
+    if subject.found is None:
+        return Evidence([], None, None, [], False)
+    if subject.truth is None:
+        return without_truth(subject.found, subject.observation)
+    return with_truth(subject.truth, subject.found, subject.observation, subject.scores, subject.control)
+
+
+def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, Any]:
     """Everything that the page shows. Without `reveal` its pictures are blurred before they are stored."""
-    found, observation, summary = run.reconstruction(), run.observation(), run.summary()
-    return describe(run, gather(run, found, observation, summary), found, observation, summary, reveal)
-
-
-def gather(run: RunFolder, found: Reconstruction, observation: Observation, summary: dict[str, Any]) -> Evidence:
-    return (
-        with_truth(run.truth(), found, observation, summary) if run.has_truth() else without_truth(found, observation)
-    )
-
-
-def describe(
-    run: RunFolder,
-    evidence: Evidence,
-    found: Reconstruction,
-    observation: Observation,
-    summary: dict[str, Any],
-    reveal: bool,
-) -> dict[str, Any]:
-    """The content for evidence that is already at hand."""
-    config = read_json(run.path / "config.json") if (run.path / "config.json").exists() else {}
-    name = run.path.resolve().name
-    noun = "image" if observation.image_shape is not None else "sample"
+    observation, found = subject.observation, subject.found
     has_truth = evidence.recovered is not None
-    samples = len(evidence.rows) if has_truth else None
-    case = Case(
-        found.outcome,
-        len(found.candidates),
-        noun,
-        found.held_out_loss,
-        found.certificate.held_out_rows,
-        samples,
-        evidence.recovered,
-    )
+    happened = recovery(subject, evidence.rows, reveal)
     content: dict[str, Any] = {
         "schema": REPORT_SCHEMA,
-        "run": name,
+        "run": subject.name,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "revealed": reveal,
         "has_truth": has_truth,
-        "noun": noun,
-        "verdict": verdict(case),
-        "not_tested": not_tested(found, observation, has_truth),
-        "artefact": _artefact(run, observation, summary, config),
+        "noun": "image" if observation.image_shape is not None else "sample",
+        "verdict": verdict(case_of(subject, evidence)),
+        "not_tested": not_tested(found, observation, has_truth, subject.defences, subject.attempts),
+        "defences": subject.defences,
+        "artefact": _artefact(subject),
         "knowledge": knowledge(found, observation),
-        "gauge": _gauge(found, observation, samples),
-        "attack": _attack(run, found),
+        "gauge": gauge_section(subject, evidence),
+        "layers": subject.layers,
+        "notes": subject.notes,
+        "attempts": subject.attempts,
+        "passed_over": subject.passed_over,
+        "attack": None if found is None else _attack(subject, found),
         "results": evidence.results,
+        "control": evidence.control,
         "directions_only": evidence.directions_only,
         "rows": evidence.rows[:MOST_ROWS],
         "rows_left_off": max(0, len(evidence.rows) - MOST_ROWS),
         **_pictures(evidence, reveal),
-        "trace": thin(run.trace()),
-        "commands": commands(name, config, found, reveal),
+        "frames": happened.frames,
+        "strips": happened.strips,
+        "trace": thin(subject.trace),
+        "recipes": subject.recipes,
+        "what_if": subject.what_if,
+        "commands": subject.commands,
     }
     content["model_card"] = model_card(content)
     return content
 
 
+def case_of(subject: Subject, evidence: Evidence) -> Case:
+    found, control = subject.found, evidence.control or {}
+    certificate = None if found is None else found.certificate
+    findings = Findings(
+        outcome=None if certificate is None else certificate.outcome,
+        held_out=certificate is None or certificate.held_out_loss is not None,
+        stopped=subject.stopped,
+        broken=tuple(subject.recipes["broken"]) if subject.recipes else (),
+        loss=None if found is None else found.loss,
+        floor=subject.floor,
+        samples=None if evidence.recovered is None else len(evidence.rows),
+        recovered=evidence.recovered,
+        control_samples=control.get("samples"),
+        control_recovered=control.get("recovered"),
+    )
+    return Case(
+        findings,
+        candidates=0 if found is None else len(found.candidates),
+        noun="image" if subject.observation.image_shape is not None else "sample",
+        held_out_loss=None if certificate is None else certificate.held_out_loss,
+        held_out_rows=0 if certificate is None else certificate.held_out_rows,
+    )
+
+
 def without_pictures(content: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in content.items() if key != "pictures"}
+    return {key: value for key, value in content.items() if key not in PICTURES}
 
 
 def thin(trace: list[dict[str, float]], most: int = MOST_TRACE_POINTS) -> list[dict[str, float]]:
@@ -129,51 +153,53 @@ def _pictures(evidence: Evidence, reveal: bool) -> dict[str, Any]:
     return {"pictures": items, "pictures_left_off": total - len(items)}
 
 
-def _artefact(
-    run: RunFolder, observation: Observation, summary: dict[str, Any], config: dict[str, Any]
-) -> dict[str, Any]:
-    path = run.path / "observation.safetensors"
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+def _artefact(subject: Subject) -> dict[str, Any]:
+    artefact, observation = subject.artefact, subject.observation
     outputs, p = observation.weights.shape
     return {
-        "file": path.name,
-        "sha256": digest,
-        "bytes": path.stat().st_size,
+        "file": artefact.file,
+        "kind": artefact.kind,
+        "sha256": artefact.sha256,
+        "bytes": artefact.size,
         "weights": [outputs, p],
         "dtype": str(observation.weights.dtype).removeprefix("torch."),
         "features": observation.features.description,
-        "data": _data(summary, config),
-        "training_loss": summary.get("training_loss"),
-        "training_seed": summary.get("train_seed"),
-        "training_versions": config.get("versions"),
+        "data": artefact.data,
+        "training_loss": artefact.training_loss,
+        "training_seed": artefact.training_seed,
+        "training_versions": artefact.training_versions,
         "version": VERSION,
     }
 
 
-def _data(summary: dict[str, Any], config: dict[str, Any]) -> str | None:
-    """The description of the data, where a user's folder is named without the folders that lead to it."""
-    described: str | None = summary.get("data")
-    name = str(config.get("data", {}).get("name", ""))
-    if described and name and described.startswith(f"{name}:"):
-        return data_name(name) + described.removeprefix(name)
-    # a description that cannot be told apart from a path is left out
-    return described if described and not {"/", "\\"} & set(described) else None
+@dataclass(frozen=True)
+class _Count:
+    n: int | None
+    source: str | None
 
 
-def _gauge(found: Reconstruction, observation: Observation, samples: int | None) -> dict[str, Any]:
+def _count(found: Reconstruction | None, observation: Observation, has_truth: bool, samples: int | None) -> _Count:
+    """The number of samples, and who says so."""
     told = told_samples(found, observation)
-    n, source = samples, "counted in the training data"
-    if n is None and told is not None:
-        n, source = told, "as told to the attack"
-    elif n is None and found.outcome is Outcome.RECOVERED:
-        n, source = len(found.candidates), "as found by the attack"
-    measured = gauge(observation.p, observation.d, n)
+    if samples is not None:
+        return _Count(samples, "counted in the training data" if has_truth else "as told by the owner")
+    if told is not None:
+        return _Count(told, "as told to the attack")
+    if found is not None and found.outcome is Outcome.RECOVERED:
+        return _Count(len(found.candidates), "as found by the attack")
+    return _Count(None, None)
+
+
+def gauge_section(subject: Subject, evidence: Evidence) -> dict[str, Any]:
+    has_truth = evidence.recovered is not None
+    samples = len(evidence.rows) if has_truth else subject.samples
+    count = _count(subject.found, subject.observation, has_truth, samples)
+    measured = gauge(subject.observation.p, subject.observation.d, count.n)
     return {
         "p": measured.p,
         "d": measured.d,
         "n": measured.n,
-        "n_source": source if n is not None else None,
+        "n_source": count.source,
         "labels_ratio": measured.labels_ratio,
         "ratio": measured.ratio,
         "capacity": measured.capacity,
@@ -183,12 +209,12 @@ def _gauge(found: Reconstruction, observation: Observation, samples: int | None)
     }
 
 
-def _attack(run: RunFolder, found: Reconstruction) -> dict[str, Any]:
-    finished = (run.path / "reconstruction.safetensors").stat().st_mtime
+def _attack(subject: Subject, found: Reconstruction) -> dict[str, Any]:
     return {
         "method": found.method,
         "seed": found.seed,
-        "finished": datetime.fromtimestamp(finished, UTC).isoformat(timespec="seconds"),
+        "finished": subject.finished,
+        "stopped": subject.stopped,
         "candidates": len(found.candidates),
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,

@@ -28,16 +28,26 @@ class Pictures:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """`rows` is the table, the most exposed first. `recovered` and `results` say how it compares with chance."""
+    """`rows` is the table, the most exposed first. `recovered` and `results` say how it compares with chance.
+
+    `control` counts the records that were not trained on and came back all the same; None where there are none.
+    """
 
     rows: list[dict[str, Any]]
     pictures: Pictures | None
     recovered: int | None
     results: list[dict[str, Any]]
     directions_only: bool
+    control: dict[str, Any] | None = None
 
 
-def with_truth(truth: Truth, found: Reconstruction, observation: Observation, summary: dict[str, Any]) -> Evidence:
+def with_truth(
+    truth: Truth,
+    found: Reconstruction,
+    observation: Observation,
+    summary: dict[str, Any],
+    control: Float[Tensor, "c d"] | None = None,
+) -> Evidence:
     """Matches candidates with samples. Scores that an evaluation has left in the summary are taken from there."""
     features = observation.features
     # the rule of experiments.scoring: such weights cannot tell a row's norm from its coefficient
@@ -53,11 +63,25 @@ def with_truth(truth: Truth, found: Reconstruction, observation: Observation, su
         if min(truth.image_shape[1:]) >= SMALLEST_SCORED_SIDE:
             scores = image_scores(originals, recoveries)
     order = matching.distance.argsort(stable=True)
-    rows = [_sample_row(index, truth, found, evaluation, scores) for index in order.tolist()]
+    against = None
+    if control is not None:
+        against = evaluate(control.to(candidates.dtype), candidates, directions_only=directions_only)
+    rows = [_sample_row(index, truth, found, evaluation, scores, against) for index in order.tolist()]
     pictures = None if originals is None or recoveries is None else Pictures(recoveries[order], originals[order])
     chance = None if scores is None or originals is None else chance_image_scores(originals)
-    results = _results(evaluation, scores, chance, summary)
-    return Evidence(rows, pictures, int(close.sum()), results, directions_only)
+    results = _results(evaluation, scores, chance, summary, against)
+    return Evidence(rows, pictures, int(close.sum()), results, directions_only, _control(against))
+
+
+def _control(against: Evaluation | None) -> dict[str, Any] | None:
+    if against is None:
+        return None
+    return {
+        "samples": against.n,
+        "recovered": round(against.recovered_fraction * against.n),
+        "error": against.error,
+        "closest": float(against.distances.min()),
+    }
 
 
 def without_truth(found: Reconstruction, observation: Observation) -> Evidence:
@@ -72,7 +96,12 @@ def without_truth(found: Reconstruction, observation: Observation) -> Evidence:
 
 
 def _sample_row(
-    index: int, truth: Truth, found: Reconstruction, evaluation: Evaluation, scores: ImageScores | None
+    index: int,
+    truth: Truth,
+    found: Reconstruction,
+    evaluation: Evaluation,
+    scores: ImageScores | None,
+    against: Evaluation | None,
 ) -> dict[str, Any]:
     matching = evaluation.matching
     candidate, distance = int(matching.candidate[index]), float(matching.distance[index])
@@ -88,19 +117,26 @@ def _sample_row(
         "coefficient": float(found.coefficients[candidate].double().norm()) if matched else None,
         "true_coefficient": None if truth.coefficients is None else abs(float(truth.coefficients[index])),
         "psnr": min(float(scores.psnr[index]), PSNR_CAP) if scores is not None and matched else None,
+        "closer_controls": None if against is None else int((against.distances <= distance).sum()),
     }
 
 
 def _results(
-    evaluation: Evaluation, scores: ImageScores | None, chance: ImageScores | None, summary: dict[str, Any]
+    evaluation: Evaluation,
+    scores: ImageScores | None,
+    chance: ImageScores | None,
+    summary: dict[str, Any],
+    against: Evaluation | None,
 ) -> list[dict[str, Any]]:
     def row(key: str, name: str, value: float | None, chance: float | None, best: float | None, meaning: str) -> None:
         value = summary.get(key, value)
         if value is not None:
-            results.append(
-                {"key": key, "name": name, "value": value, "chance": chance, "best": best, "meaning": meaning}
-            )
+            line = {"key": key, "name": name, "value": value, "chance": chance, "best": best, "meaning": meaning}
+            results.append(line | {"control": controls.get(key)})
 
+    controls: dict[str, float] = {}
+    if against is not None:
+        controls = {key: getattr(against, key) for key in ("recovered_fraction", "error", "signed_error")}
     results: list[dict[str, Any]] = []
     sign_free = summary.get("chance_error", evaluation.chance_error)
     near = f"share of the samples with a candidate closer than {RECOVERED_DISTANCE}"

@@ -6,16 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
 from markupsafe import Markup
 
+from exhume.errors import ExhumeError
 from exhume.experiments.run import RunFolder
-from exhume.files import write_json, write_text
-from exhume.report.charts import ZONE_NAMES, gauge_chart, loss_chart
-from exhume.report.content import describe, gather, shown, without_pictures
+from exhume.files import read_json, write_json, write_text
+from exhume.report.charts import ZONE_NAMES, error_charts, gauge_chart, loss_charts
+from exhume.report.content import REPORT_SCHEMA, describe, gather, shown, without_pictures
 from exhume.report.evidence import Pictures
 from exhume.report.figures import draw_candidates, draw_pairs, draw_trace
 from exhume.report.numbers import is_plain, percent, plain, split_power
+from exhume.report.run_subject import subject_of_run
 from exhume.theory import ZONE_TITLES
 
 MOST_FIGURE_PICTURES = 100
@@ -27,17 +29,37 @@ def write_report(run: RunFolder, reveal: bool, factory: str | None = None) -> Pa
     Without `reveal` no file that is written here holds a sharp picture, the figures included. `factory` names code of
     the user's own that may run to make the features.
     """
-    found, observation, summary = run.reconstruction(), run.observation(factory), run.summary()
-    evidence = gather(run, found, observation, summary)
-    content = describe(run, evidence, found, observation, summary, reveal)
+    subject = subject_of_run(run, reveal=reveal, factory=factory)
+    evidence = gather(subject)
+    content = describe(subject, evidence, reveal)
     if evidence.pictures is not None:
         _draw_pictures(run, evidence.pictures, reveal)
-    trace = run.trace()
-    if trace:
-        draw_trace(trace, run.path / "trace.png", found.held_out_loss)
-    write_json(run.path / "report.json", content)
-    write_text(run.report, render(content))
+    if subject.trace and subject.found is not None:
+        draw_trace(subject.trace, run.path / "trace.png", subject.found.held_out_loss)
+    write_page(content, run.report)
     return run.report
+
+
+def write_page(content: dict[str, Any], page: Path) -> None:
+    """The page, and beside it the content that it is made of."""
+    write_json(page.with_suffix(".json"), content)
+    write_text(page, render(content))
+
+
+def rebuild(report: Path) -> Path:
+    """The page from a report.json, which may come from another machine; nothing else is read."""
+    content = read_json(report)
+    if content.get("schema") != REPORT_SCHEMA:
+        raise ExhumeError(
+            f"expected a report of schema {REPORT_SCHEMA} in {report}, found {content.get('schema')!r}; "
+            "use the exhume version that wrote it"
+        )
+    page = report.with_suffix(".html")
+    try:
+        write_text(page, render(content))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, TemplateError) as problem:
+        raise ExhumeError(f"expected a whole report in {report}, found it damaged: {problem}") from problem
+    return page
 
 
 def render(content: dict[str, Any]) -> str:
@@ -51,10 +73,13 @@ def render(content: dict[str, Any]) -> str:
     )
     environment.filters |= {"number": number, "percent": percent, "plain": plain, "power": power}
     script = environment.get_template("page.js.jinja").render()
+    attack = content["attack"]
+    chance = next((line["chance"] for line in content["results"] if line["key"] == "error"), None)
     return environment.get_template("page.html.jinja").render(
         report=content,
         gauge_chart=gauge_chart(content["gauge"]),
-        loss_chart=loss_chart(content["trace"], content["attack"]["held_out_loss"]),
+        loss_charts=loss_charts(content["trace"], content["frames"], attack and attack["held_out_loss"]),
+        error_charts=error_charts(content["frames"], chance),
         zones=[{"zone": zone, "name": name, "title": ZONE_TITLES[zone]} for zone, name in ZONE_NAMES],
         style=Markup(environment.get_template("page.css.jinja").render()),
         script=Markup(script),

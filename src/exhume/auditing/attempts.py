@@ -1,0 +1,113 @@
+"""A plan carried out within a budget: each attack gets its share of the time, and the first that decides ends it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from exhume.attacks.choice import choose_method, known_subspace
+from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
+from exhume.auditing.plan import Offer
+from exhume.errors import ExhumeError
+from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
+from exhume.features.module import ModuleFeatures
+from exhume.observation import Observation
+from exhume.reconstruction import Outcome, Reconstruction
+from exhume.report.subject import attempt_line
+
+LEAST_SECONDS = 0.05
+GENEROUS = 1.5
+"""How much more than an equal share of the time that is left an attack may take: cheap ones come first."""
+EXPLAINED = 0.01
+"""Share of the unseen weights that trusted candidates may leave unexplained without another attack being tried."""
+_ORDER = (Outcome.RECOVERED, Outcome.PARTIAL, Outcome.SPURIOUS, Outcome.NOT_CONVERGED)
+Watch = Callable[[Offer, Progress], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """One attack: what came of it, or why it could not run."""
+
+    offer: Offer
+    attacked: Attacked | None
+    snapshots: tuple[Snapshot, ...]
+    seconds: float
+    failure: str | None = None
+
+    def line(self) -> dict[str, Any]:
+        """As the page lists it."""
+        if self.attacked is not None:
+            return attempt_line(self.attacked.reconstruction, self.offer.why, self.attacked.stopped)
+        empty = dict.fromkeys(("candidates", "loss", "held_out_loss", "iterations", "passes"))
+        return {
+            "method": self.offer.method,
+            "told": self.offer.samples,
+            "why": self.offer.why,
+            "seed": self.offer.seed,
+            "outcome": None,
+            "note": self.failure or "",
+            **empty,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def carry_out(
+    observation: Observation,
+    offers: tuple[Offer, ...],
+    seconds: float,
+    memory_bytes: int | None,
+    watch: Watch | None = None,
+) -> tuple[Attempt, ...]:
+    """Runs the offers in their order until one recovers everything, the time ends, or somebody interrupts."""
+    began = time.monotonic()
+    attempts: list[Attempt] = []
+    for index, offer in enumerate(offers):
+        left = seconds - (time.monotonic() - began)
+        if left < LEAST_SECONDS and attempts:
+            attempts.append(Attempt(offer, None, (), 0.0, "the time was used up before it"))
+            continue
+        share = min(max(left, LEAST_SECONDS), GENEROUS * left / (len(offers) - index))
+        attempts.append(_attempt(observation, offer, Limits(max(share, LEAST_SECONDS), memory_bytes), watch))
+        done = attempts[-1].attacked
+        if done is not None and (done.interrupted or _decides(done.reconstruction)):
+            break
+    return tuple(attempts)
+
+
+def _decides(found: Reconstruction) -> bool:
+    """Whether a dearer attack has little to add: weights of a trained network are seldom explained in full."""
+    if found.outcome is Outcome.RECOVERED:
+        return True
+    return found.outcome is Outcome.PARTIAL and found.held_out_loss is not None and found.held_out_loss < EXPLAINED
+
+
+def best_of(attempts: tuple[Attempt, ...]) -> Attempt | None:
+    """The attempt that shows most: by outcome, then by what it leaves unexplained of the weights it never saw."""
+
+    def rank(attempt: Attempt) -> tuple[int, float]:
+        assert attempt.attacked is not None
+        found = attempt.attacked.reconstruction
+        return _ORDER.index(found.outcome), found.loss if found.held_out_loss is None else found.held_out_loss
+
+    ran = [attempt for attempt in attempts if attempt.attacked is not None]
+    return min(ran, key=rank) if ran else None
+
+
+def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watch | None) -> Attempt:
+    keeper = SnapshotKeeper()
+
+    def onlooker(progress: Progress) -> None:
+        keeper(progress)
+        if watch is not None:
+            watch(offer, progress)
+
+    began = time.monotonic()
+    try:
+        network = isinstance(observation.features, ModuleFeatures)
+        known = known_subspace(observation) if offer.method == "subspace" else None
+        method = choose_method(offer.method, network=network, known=known)
+        told = observation.told(offer.samples)
+        attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
+    except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
+        return Attempt(offer, None, (), time.monotonic() - began, str(problem))
+    return Attempt(offer, attacked, keeper.snapshots(), time.monotonic() - began)

@@ -1,0 +1,230 @@
+"""An audit: attack a target by a plan, hold what was found against records and control, try defences, and conclude."""
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from exhume.auditing.attempts import Attempt, Watch, best_of, carry_out
+from exhume.auditing.cost import cost_line, cost_of
+from exhume.auditing.plan import Offer, Plan, make_plan
+from exhume.auditing.records import Control
+from exhume.auditing.target import Target
+from exhume.auditing.what_if import Defended, check_what_if, defend, published
+from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.truth import Truth
+from exhume.observation import Observation
+from exhume.report.content import case_of, describe, gather, gauge_section
+from exhume.report.evidence import Evidence
+from exhume.report.page import write_page
+from exhume.report.recipes import check_recipes, recipes_section
+from exhume.report.subject import Artefact, Subject
+from exhume.report.verdict import verdict
+from exhume.verdicts import Verdict
+from exhume.victims.floor import floor_of
+
+MOST_FLOOR_NUMBERS = 2_000_000_000
+"""Features of all records together, above which the floor is not measured."""
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """What an audit may use, and what its owner knows. `samples` is n, `recipe` how the model was trained."""
+
+    seconds: float = 600.0
+    memory_bytes: int | None = None
+    samples: int | None = None
+    what_if: tuple[str, ...] = ()
+    recipe: tuple[str, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < math.inf:
+            raise UsageError(f"expected a positive budget of time, found {self.seconds} s")
+        if self.samples is not None and self.samples < 1:
+            raise UsageError(f"expected at least 1 sample, found {self.samples}")
+        check_recipes(self.recipe)
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What was found. `save` writes the page; nothing of the recovered data leaves memory before."""
+
+    subject: Subject
+    evidence: Evidence
+    said: dict[str, str]
+    interrupted: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict(self.said["verdict"])
+
+    @property
+    def sentence(self) -> str:
+        return self.said["sentence"]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What other programs may rely on."""
+        found, gauge = self.subject.found, gauge_section(self.subject, self.evidence)
+        results = {line["key"]: line for line in self.evidence.results}
+        error = results.get("error", {})
+        return {
+            "verdict": self.verdict.value,
+            "sentence": self.sentence,
+            "confidence": self.said["confidence"],
+            **{key: gauge[key] for key in ("p", "d", "n", "ratio", "zone")},
+            "records": len(self.evidence.rows) if self.evidence.recovered is not None else None,
+            "recovered": self.evidence.recovered,
+            "control": self.evidence.control,
+            "error": error.get("value"),
+            "chance_error": error.get("chance"),
+            **({} if found is None else found.summary()),
+            "what_if": self.subject.what_if,
+        }
+
+    def content(self, reveal: bool = False) -> dict[str, Any]:
+        """What the page is made of. Without `reveal` pictures are blurred before they are stored."""
+        return describe(self.subject, self.evidence, reveal)
+
+    def save(self, path: str | Path, reveal: bool = False) -> Path:
+        """Writes the page, and the JSON that it is made of beside it."""
+        page = Path(path)
+        write_page(self.content(reveal), page)
+        return page
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A target with everything that is known about it."""
+
+    target: Target
+    artefact: Artefact
+    name: str
+    truth: Truth | None = None
+    control: Control | None = None
+    commands: list[str] = field(default_factory=list)
+
+
+def run_audit(question: Question, settings: AuditSettings, watch: Watch | None = None) -> Audit:
+    """Carries out the plan, then the defences, within the time; what the attack does not see stays out of it."""
+    truth, target = question.truth, question.target
+    _check_records(question)
+    check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
+    deadline = time.monotonic() + settings.seconds
+    samples = settings.samples if truth is None else len(truth.inputs)
+    plan = make_plan(target, samples, settings.seed)
+    share = settings.seconds / (2 if settings.what_if else 1)
+    attempts = carry_out(target.observation, plan.offers, share, settings.memory_bytes, watch)
+    best = best_of(attempts)
+    subject = _subject(question, settings, plan, attempts, best)
+    evidence = gather(subject)
+    interrupted = any(attempt.attacked is not None and attempt.attacked.interrupted for attempt in attempts)
+    if settings.what_if and best is not None and not interrupted:
+        lines = _what_if(question, settings, best.offer, subject, evidence, deadline, watch)
+        subject = replace(subject, what_if=lines)
+    return Audit(subject, evidence, verdict(case_of(subject, evidence)), interrupted)
+
+
+def _check_records(question: Question) -> None:
+    d = question.target.observation.d
+    given = {"records": question.truth, "control records": question.control}
+    for name, records in given.items():
+        if records is not None and records.inputs.shape[1] != d:
+            raise UsageError(f"expected {name} of d = {d} numbers, found {records.inputs.shape[1]}")
+
+
+def _subject(
+    question: Question, settings: AuditSettings, plan: Plan, attempts: tuple[Attempt, ...], best: Attempt | None
+) -> Subject:
+    target, truth, control = question.target, question.truth, question.control
+    attacked = None if best is None else best.attacked
+    floor = None if truth is None else _floor(target.observation, truth)
+    zero = target.observation.knowledge.initial == "zero"
+    return Subject(
+        name=question.name,
+        artefact=question.artefact,
+        observation=target.observation if best is None else target.observation.told(best.offer.samples),
+        found=None if attacked is None else attacked.reconstruction,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        commands=question.commands,
+        stopped=attacked is not None and attacked.stopped,
+        trace=[] if attacked is None else attacked.trace,
+        snapshots=() if best is None else best.snapshots,
+        truth=truth,
+        control=None if control is None else control.inputs,
+        samples=settings.samples,
+        layers=[vars(layer) for layer in target.layers],
+        notes=list(target.notes),
+        attempts=[attempt.line() for attempt in attempts],
+        passed_over=[vars(passed) for passed in plan.passed_over],
+        recipes=recipes_section(check_recipes(settings.recipe), floor, target.drift, zero),
+        floor=floor,
+    )
+
+
+def _floor(observation: Observation, truth: Truth) -> float | None:
+    if len(truth.inputs) * observation.features.p > MOST_FLOOR_NUMBERS:
+        return None
+    return floor_of(observation, truth.inputs.to(observation.weights.dtype))
+
+
+def _what_if(
+    question: Question,
+    settings: AuditSettings,
+    offer: Offer,
+    subject: Subject,
+    evidence: Evidence,
+    deadline: float,
+    watch: Watch | None,
+) -> list[dict[str, Any]]:
+    """One line for the model as it is, and one for each defence."""
+    target, truth, control = question.target, question.truth, question.control
+    cost = cost_of(published(target), target, truth, control)
+    lines = [_line("as published", subject, evidence, "") | cost_line(cost)]
+    for index, name in enumerate(settings.what_if):
+        left = max(deadline - time.monotonic(), 1.0) / (len(settings.what_if) - index)
+        try:
+            defended = defend(name, target, truth, settings.seed)
+            again = _same_attack(replace(target, observation=defended.observation), offer)
+            attempts = carry_out(defended.observation, (again,), left, settings.memory_bytes, watch)
+            lines.append(_reaudited(question, settings, defended, attempts))
+        except ExhumeError as problem:
+            empty = dict.fromkeys(("recovered", "samples", "error", "held_out_loss", "verdict"))
+            lines.append({"name": name, "title": "not tried", **empty, "note": str(problem)} | cost_line(None))
+    return lines
+
+
+def _same_attack(target: Target, offer: Offer) -> Offer:
+    """The attack that did best, or the first one of those that still apply."""
+    offers = make_plan(target, offer.samples, offer.seed).offers
+    return next((other for other in offers if other.method == offer.method), offers[0])
+
+
+def _reaudited(
+    question: Question, settings: AuditSettings, defended: Defended, attempts: tuple[Attempt, ...]
+) -> dict[str, Any]:
+    seen = replace(question, target=replace(question.target, observation=defended.observation))
+    subject = _subject(seen, settings, Plan((), ()), attempts, best_of(attempts))
+    failures = [attempt.failure for attempt in attempts if attempt.failure]
+    note = "; ".join([part for part in (defended.note, *failures) if part])
+    cost = cost_of(defended, question.target, question.truth, question.control)
+    return _line(defended.name, subject, gather(subject), note) | cost_line(cost)
+
+
+def _line(name: str, subject: Subject, evidence: Evidence, note: str) -> dict[str, Any]:
+    said, found = verdict(case_of(subject, evidence)), subject.found
+    errors = {line["key"]: line["value"] for line in evidence.results}
+    stopped = "the attack was stopped by the budget" if subject.stopped else ""
+    return {
+        "name": name,
+        "verdict": said["verdict"],
+        "title": said["title"],
+        "recovered": evidence.recovered,
+        "samples": len(evidence.rows) if evidence.recovered is not None else None,
+        "error": errors.get("error"),
+        "held_out_loss": None if found is None else found.held_out_loss,
+        "note": "; ".join(part for part in (note, stopped) if part),
+    }

@@ -1,0 +1,80 @@
+"""The form of the features before a head, as far as it matters: are they φ(Wx + b), and which share their weights?
+
+For φ(Wx + b) exhume has an exact attack. A module is a program, so its form cannot be read off; it can be tried. Each
+linear layer with as many inputs as the data and as many outputs as the head reads is put together with each activation,
+and compared with what the module makes of random inputs at three scales. Two maps that agree there to rounding are the
+same for any purpose here.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from exhume.activations import ACTIVATIONS, Activation
+from exhume.features.module import ModuleFeatures, axis_groups
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import HeldRows
+
+PROBES = 4
+SCALES = (0.1, 1.0, 4.0)  # of rows of norm √d: ReLU and GELU, or tanh and erf, differ at one of them
+AGREES = 1e-5
+
+
+def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeFeatures | None:
+    """The same features as φ(Wx + b), or None where they have another form. `features` has no constant feature."""
+    candidates = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (features.d, features.p)
+    ]
+    if not candidates:
+        return None
+    stream = torch.Generator().manual_seed(0)
+    rows = torch.randn(PROBES, features.d, generator=stream).to(device=features.device, dtype=features.dtype)
+    probes = torch.cat([scale * rows for scale in SCALES])
+    seen = features(probes)
+    for layer in candidates:
+        linear = _linear(layer, probes)
+        for activation in ACTIVATIONS.values():
+            if _agree(activation, linear, seen):
+                bias = None if layer.bias is None or not layer.bias.any() else layer.bias.detach().clone()
+                return RidgeFeatures(HeldRows(layer.weight.detach().clone()), activation, bias)
+    return None
+
+
+def _linear(layer: nn.Linear, inputs: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:
+    with torch.no_grad():
+        return layer(inputs)
+
+
+def _agree(activation: Activation, linear: Float[Tensor, "m p"], seen: Float[Tensor, "m p"]) -> bool:
+    with torch.no_grad():
+        made = activation.value(linear.clone())
+    return bool(torch.allclose(made, seen, rtol=AGREES, atol=AGREES * float(seen.abs().max())))
+
+
+def shared_groups(model: nn.Module, head: str, p: int, bias: bool) -> Int[Tensor, " p"] | None:
+    """Features that share their weights, as the positions of one channel do: only whole groups may be held out.
+
+    Told from the last layer before the head: the positions of a convolution are next to each other, the tokens of a
+    transformer are a stride apart. None where each feature has weights of its own.
+    """
+    width, channels_first = _last_width(model, head)
+    flat = p - bias
+    if width is None or width >= flat or flat % width:
+        return None
+    shape, axis = ((width, flat // width), 0) if channels_first else ((flat // width, width), 1)
+    groups = axis_groups(shape, axis)
+    return torch.cat([groups, torch.tensor([width])]) if bias else groups
+
+
+def _last_width(model: nn.Module, head: str) -> tuple[int | None, bool]:
+    width, channels_first = None, True
+    for name, layer in model.named_modules():
+        if name == head:
+            break
+        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+            width, channels_first = layer.out_channels, True
+        elif isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) == 1:
+            width, channels_first = layer.normalized_shape[0], False
+    return width, channels_first

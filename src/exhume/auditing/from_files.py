@@ -1,0 +1,247 @@
+"""From what a user names on the command line to a question that can be audited: files, code, data."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from exhume.auditing.audit import Audit, Question
+from exhume.auditing.module_target import Start, default_input_shape, target_of_module
+from exhume.auditing.records import (
+    Control,
+    control_from_images,
+    control_from_rows,
+    load_records,
+    more_of_the_same,
+    read_rows,
+)
+from exhume.auditing.target import Target, target_of_rows
+from exhume.auditing.weights_file import WeightsFile, read_weights
+from exhume.data.config import DataConfig
+from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.truth import Truth
+from exhume.features.rows import MappedRows
+from exhume.files import replacing, write_json
+from exhume.networks.loading import load_factory, load_state
+from exhume.reconstruction import save_reconstruction
+from exhume.report.page import write_page
+from exhume.report.subject import Artefact
+from exhume.victims.norms import common_norm
+
+BIAS_NAMES = ("b", "bias")
+FLAT = (0,)
+"""The input shape of a model that takes rows, whatever their length."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. `truth` and `control` are files of rows, or settings to load images with."""
+
+    weights: Path
+    model: str | None = None
+    head: str | None = None
+    features: Path | None = None
+    activation: str | None = None
+    initial: Path | Literal["zero"] | None = None
+    initial_seed: int | None = None
+    input_shape: tuple[int, ...] | None = None
+    truth: Path | DataConfig | None = None
+    control: Path | DataConfig | None = None
+    norm: float | None = None
+    command: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.features is None):
+            found = "both" if self.model else "neither"
+            raise UsageError(
+                "expected --model package.module:factory, or --features V.safetensors --activation relu, "
+                f"found {found} of them"
+            )
+        if self.features is not None and self.activation is None:
+            raise UsageError("expected --activation with --features, e.g. --activation relu, found none")
+        if self.model is not None and self.activation is not None:
+            raise UsageError(f"expected no --activation with --model, whose code says it, found {self.activation!r}")
+        if self.initial is not None and self.initial_seed is not None:
+            raise UsageError("expected one of --initial and --initial-seed, found both")
+        if self.initial_seed is not None and self.model is None:
+            raise UsageError("expected --model with --initial-seed, which draws its weights again, found none")
+        if self.control is not None and self.truth is None:
+            raise UsageError("expected --truth with --control, found none to compare it with")
+
+
+def read_question(request: Request) -> Question:
+    """Reads everything. A factory of the user's own runs here, because the user named it."""
+    file = read_weights(request.weights)
+    truth = _truth(request)
+    norm = request.norm
+    if norm is None and truth is not None:
+        norm = common_norm(truth.inputs)
+    if request.model is not None:
+        target = _module_target(request, file, truth, norm)
+    else:
+        target = _rows_target(request, file, truth, norm)
+    artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
+    return Question(target, artefact, file.path.name, truth, _control(request, truth), [_command(request)])
+
+
+def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
+    """A new folder with the page, its JSON and the summary; the recovered rows themselves only with `reveal`."""
+    with replacing(out) as folder:
+        folder.mkdir()
+        write_page(audit.content(reveal), folder / "report.html")
+        write_json(folder / "summary.json", audit.summary | {"report": str(out / "report.html")})
+        if reveal and audit.subject.found is not None:
+            save_reconstruction(audit.subject.found, folder / "reconstruction.safetensors")
+    return out / "report.html"
+
+
+def _truth(request: Request) -> Truth | None:
+    match request.truth:
+        case None:
+            return None
+        case Path() as path:
+            return read_rows(path, _as_image(request.input_shape))
+        case config:
+            return load_records(config)
+
+
+def _control(request: Request, truth: Truth | None) -> Control | None:
+    if truth is None:
+        return None
+    match request.control:
+        case Path() as path:
+            found = control_from_rows(path)
+        case None:
+            more = isinstance(request.truth, DataConfig) and truth.image_shape is not None
+            return more_of_the_same(request.truth, truth) if more else None  # type: ignore[arg-type]
+        case config:
+            found = control_from_images(config, truth)
+    count = len(truth.inputs)  # of the same size, so that counts can be compared
+    return Control(found.inputs[:count], None if found.labels is None else found.labels[:count])
+
+
+def _module_target(request: Request, file: WeightsFile, truth: Truth | None, norm: float | None) -> Target:
+    model = _build(str(request.model), None)
+    load_state(model, file.tensors, str(request.weights))
+    image_shape = None if truth is None else truth.image_shape
+    shape = request.input_shape
+    if shape == FLAT:
+        shape = _flat(model, truth)
+    if shape is not None and len(shape) == 3 and image_shape is None:
+        image_shape = (shape[0], shape[1], shape[2])
+    shapes = [shape] if shape is not None else _shapes(model, truth)
+    for tried in shapes:
+        try:
+            return target_of_module(
+                model,
+                head=request.head,
+                input_shape=tried,
+                initial=_start(request),
+                norm=norm,
+                image_shape=image_shape,
+            )
+        except UsageError:
+            if tried == shapes[-1]:
+                raise
+    raise AssertionError("there is at least one shape to try")
+
+
+def _shapes(model: nn.Module, truth: Truth | None) -> list[tuple[int, ...]]:
+    """The shapes that the model may take its inputs in: as the images are, or flat."""
+    if truth is None:
+        return [default_input_shape(model)]
+    flat = (truth.inputs.shape[1],)
+    return [flat] if truth.image_shape is None else [truth.image_shape, flat]
+
+
+def _flat(model: nn.Module, truth: Truth | None) -> tuple[int, ...]:
+    return default_input_shape(model) if truth is None else (truth.inputs.shape[1],)
+
+
+def _start(request: Request) -> Start:
+    match request.initial:
+        case "zero":
+            return "zero"
+        case Path() as path:
+            return read_weights(path).tensors
+    if request.initial_seed is not None:
+        return _build(str(request.model), request.initial_seed).state_dict()
+    return None
+
+
+def _build(spec: str, seed: int | None) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        if seed is not None:
+            torch.manual_seed(seed)
+        return load_factory(spec)
+
+
+def _rows_target(request: Request, file: WeightsFile, truth: Truth | None, norm: float | None) -> Target:
+    assert request.features is not None
+    assert request.activation is not None
+    rows = MappedRows.open(request.features)
+    beside = read_weights(request.features).tensors
+    bias = next((beside[name] for name in BIAS_NAMES if name in beside), None)
+    name = _head_name(file, request.head, rows.p)
+    initial: Tensor | Literal["zero"] = "zero"
+    if isinstance(request.initial, Path):
+        initial = _tensor(read_weights(request.initial), name)
+    return target_of_rows(
+        rows,
+        file.tensors[name],
+        activation=request.activation,
+        bias=bias,
+        initial=initial,
+        norm=norm,
+        image_shape=_as_image(request.input_shape) if truth is None else truth.image_shape,
+        head_name=name,
+        tensors=file.tensors,
+    )
+
+
+def _head_name(file: WeightsFile, head: str | None, p: int) -> str:
+    """The tensor with the weights: as named, or the only one that has one number a feature."""
+    if head is not None:
+        return head if head in file.tensors else _named(file, f"{head}.weight", head)
+    fitting = [name for name, tensor in file.tensors.items() if tensor.ndim in (1, 2) and p in tensor.shape]
+    if len(fitting) != 1:
+        some = ", ".join(map(repr, fitting[:5])) or "none"
+        raise UsageError(
+            f"expected one tensor in {file.path} with a weight for each of {p} features, found {some}; give --head"
+        )
+    return fitting[0]
+
+
+def _named(file: WeightsFile, name: str, asked: str) -> str:
+    if name not in file.tensors:
+        some = ", ".join(map(repr, list(file.tensors)[:5]))
+        raise UsageError(f"expected a tensor {asked!r} or {name!r} in {file.path}, found {some}")
+    return name
+
+
+def _tensor(file: WeightsFile, name: str) -> Tensor:
+    if name not in file.tensors:
+        raise ExhumeError(f"expected the initial {name!r} in {file.path}, found no such tensor")
+    return file.tensors[name]
+
+
+def _as_image(shape: tuple[int, ...] | None) -> tuple[int, int, int] | None:
+    return None if shape is None or len(shape) != 3 else (shape[0], shape[1], shape[2])
+
+
+def _command(request: Request) -> str:
+    """The command line as it was, with names of files in place of the ways to them: those may name a user."""
+    words = [_without_folders(word) for word in request.command]
+    return shlex.join(words) if words else f"exhume audit {shlex.quote(request.weights.name)} ..."
+
+
+def _without_folders(word: str) -> str:
+    """
+    >>> _without_folders("/home/me/w.safetensors"), _without_folders("--out=/home/me/o"), _without_folders("a:b")
+    ('w.safetensors', '--out=o', 'a:b')
+    """
+    flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return flag + equals + (Path(value).name if "/" in value or "\\" in value else value)

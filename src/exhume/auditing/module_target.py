@@ -1,0 +1,160 @@
+"""A module and its weights as a target: the head, and the features that it reads."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from exhume.auditing.feature_form import as_ridge, shared_groups
+from exhume.auditing.layers import facts_of_module
+from exhume.auditing.target import Target, what_is_attacked
+from exhume.errors import UsageError
+from exhume.features.module import ModuleFeatures, averaged_features, penultimate_features
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import HeldRows
+from exhume.networks.head import find_head, name_of
+from exhume.networks.loading import load_state, prepare_for_attack
+from exhume.observation import Initial, Knowledge, Observation
+
+Start = Mapping[str, Tensor] | Literal["zero"] | None
+"""The state dict before training, "zero" for a head that started at zero, None where nobody knows."""
+PROBES = 8
+MOVED = 1e-6  # relative change of features below which they are what they were
+
+
+def target_of_module(
+    model: nn.Module,
+    *,
+    head: str | None = None,
+    input_shape: tuple[int, ...],
+    initial: Start = None,
+    norm: float | None = None,
+    image_shape: tuple[int, int, int] | None = None,
+) -> Target:
+    """The head of a module and the features that it reads. The module itself is left as it is."""
+    trained = copy.deepcopy(model)
+    if next(trained.parameters()).dtype not in (torch.float32, torch.float64):
+        trained.float()
+    said = prepare_for_attack(trained)
+    layer = find_head(trained, head)
+    name = name_of(trained, layer)
+    if not set(layer.state_dict()) <= {"weight", "bias"}:
+        raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(layer.state_dict())}")
+    end = _look(trained, name, input_shape)
+    start = _look(_at_start(trained, initial), name, input_shape) if isinstance(initial, Mapping) else None
+    drift = None if start is None else _drift(end.plain, start.plain)
+    observation = _observation(end, start, bool(drift and drift > MOVED), _initial(initial), norm, image_shape)
+    ridge = end.ridge is not None
+    return Target(
+        observation=observation,
+        features=end.features,
+        head_name=name or type(model).__name__,
+        head=end.head,
+        initial_head=None if start is None else start.head,
+        output_bias=layer.bias.detach().clone() if layer.bias is not None and ridge else None,
+        layers=facts_of_module(
+            trained,
+            name,
+            initial if isinstance(initial, Mapping) else None,
+            what_is_attacked(observation),
+            uses_first=observation.initial_rows is not None,
+        ),
+        notes=tuple(note for note in (said, end.describe()) if note),
+        drift=drift,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _End:
+    """A network at one end of its training. `ridge` is None where its features are not φ(Wx + b)."""
+
+    plain: ModuleFeatures
+    ridge: RidgeFeatures | None
+    features: RidgeFeatures | ModuleFeatures
+    head: Float[Tensor, "k p"]
+
+    def describe(self) -> str | None:
+        if self.ridge is None:
+            return None
+        return (
+            f"The features are {self.ridge.activation.name}(Wx{'' if self.ridge.bias is None else ' + b'}): tried out."
+        )
+
+
+def _look(module: nn.Module, head: str, input_shape: tuple[int, ...]) -> _End:
+    """A bias of the head is one more weight, of a feature that is always 1; φ(Wx + b) has no such feature."""
+    layer, plain = find_head(module, head), penultimate_features(module, head, input_shape)
+    ridge, weight = as_ridge(module, plain), layer.weight.detach().clone()
+    if ridge is not None:
+        return _End(plain, ridge, ridge, weight)
+    features = penultimate_features(module, head, input_shape, bias=layer.bias is not None)
+    features = replace(features, groups=shared_groups(module, head, features.p, layer.bias is not None))
+    matrix = weight if layer.bias is None else torch.cat([weight, layer.bias.detach()[:, None]], dim=1)
+    return _End(plain, None, features, matrix)
+
+
+def _observation(
+    end: _End,
+    start: _End | None,
+    moved: bool,
+    initial: Initial,
+    norm: float | None,
+    image_shape: tuple[int, int, int] | None,
+) -> Observation:
+    """The change of the head where its start is known; features that moved are taken halfway between both ends."""
+    if start is None:
+        return Observation(end.features, end.head, Knowledge(norm=norm, initial=initial), image_shape)
+    knowledge = Knowledge(norm=norm, initial=initial, initial_body=moved)
+    return Observation(
+        _halfway(end, start) if moved else end.features,
+        end.head - start.head,
+        knowledge,
+        image_shape,
+        head=end.head,
+        initial_rows=start.ridge.rows if moved and start.ridge is not None else None,
+    )
+
+
+def _halfway(end: _End, start: _End) -> RidgeFeatures | ModuleFeatures:
+    """Closer to the features on the way, of which the change of the head is made."""
+    if end.ridge is None or start.ridge is None:
+        assert isinstance(end.features, ModuleFeatures)
+        assert isinstance(start.features, ModuleFeatures)
+        return averaged_features(start.features, end.features)
+    assert isinstance(end.ridge.rows, HeldRows)
+    assert isinstance(start.ridge.rows, HeldRows)
+    biases = [one.bias for one in (end.ridge, start.ridge) if one.bias is not None]
+    bias = sum(biases[1:], biases[0]) / 2 if biases else None
+    return replace(end.ridge, rows=HeldRows((end.ridge.rows.values + start.ridge.rows.values) / 2), bias=bias)
+
+
+def _at_start(trained: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+    started = copy.deepcopy(trained)
+    load_state(started, state, "the initial weights")
+    return started
+
+
+def _initial(initial: Start) -> Initial:
+    return "known" if isinstance(initial, Mapping) else "zero" if initial == "zero" else "distribution"
+
+
+def _drift(trained: ModuleFeatures, started: ModuleFeatures) -> float:
+    stream = torch.Generator().manual_seed(0)
+    probes = torch.randn(PROBES, trained.d, generator=stream).to(device=trained.device, dtype=trained.dtype)
+    now, before = trained(probes).double(), started(probes).double()
+    size = float(now.norm())
+    return float((now - before).norm()) / size if size > 0 else 0.0
+
+
+def default_input_shape(model: nn.Module) -> tuple[int, ...]:
+    """What a model takes, where no data tell: the inputs of a linear layer, if that is its first one."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            return (layer.in_features,)
+        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Embedding):
+            break
+    raise UsageError("expected the shape of one input of the model, found none given; give --image-shape, e.g. 3,32,32")

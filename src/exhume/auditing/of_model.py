@@ -1,0 +1,122 @@
+"""Audits from Python: a module that is at hand, or weights over known features."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from exhume.auditing.attempts import Watch
+from exhume.auditing.audit import Audit, AuditSettings, Question, run_audit
+from exhume.auditing.module_target import Start, default_input_shape, target_of_module
+from exhume.auditing.records import Control, records_of_rows
+from exhume.auditing.target import target_of_rows
+from exhume.errors import UsageError
+from exhume.features.rows import HeldRows
+from exhume.report.subject import Artefact
+from exhume.victims.norms import common_norm
+
+
+def audit(
+    model: nn.Module,
+    *,
+    head: str | None = None,
+    initial: Start = None,
+    truth: Tensor | None = None,
+    labels: Tensor | None = None,
+    control: Tensor | None = None,
+    control_labels: Tensor | None = None,
+    input_shape: tuple[int, ...] | None = None,
+    norm: float | None = None,
+    samples: int | None = None,
+    budget_seconds: float = 600.0,
+    memory_bytes: int | None = None,
+    what_if: Sequence[str] = (),
+    recipe: Sequence[str] = (),
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> Audit:
+    """What the weights of this module give away of its training data.
+
+    `head` is the name of the linear layer to attack, the last one if None. `initial` is the state dict before training,
+    "zero" for a head that started at zero, or None where nobody knows. `truth` are the training inputs, as the model
+    saw them, to count what came back; `control` are others, that it was not trained on. The attack sees neither.
+    `norm` is the norm of every training row, if an attacker would know it; it is taken from `truth` where all rows have
+    the same. `samples` is n, if known without `truth`. `what_if` names defences to audit again ("int8", "prune50",
+    "noise", "dp"), `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...).
+    """
+    records = None if truth is None else records_of_rows(truth, labels)
+    image_shape = None if records is None else records.image_shape
+    if input_shape is None:
+        input_shape = default_input_shape(model) if truth is None else tuple(truth.shape[1:])
+    if image_shape is None and len(input_shape) == 3:
+        image_shape = (input_shape[0], input_shape[1], input_shape[2])
+    if norm is None and records is not None:
+        norm = common_norm(records.inputs)
+    target = target_of_module(
+        model, head=head, input_shape=input_shape, initial=initial, norm=norm, image_shape=image_shape
+    )
+    name = type(model).__name__
+    artefact = Artefact(f"{name} in memory", state_digest(model.state_dict()), None, "state dict")
+    commands = [f"exhume.audit(model, head={target.head_name!r}, ...)"]
+    against = None if control is None else control_of_rows(control, control_labels)
+    question = Question(target, artefact, name, records, against, commands)
+    settings = AuditSettings(budget_seconds, memory_bytes, samples, tuple(what_if), tuple(recipe), seed)
+    return run_audit(question, settings, watch)
+
+
+def audit_features(
+    rows: Float[Tensor, "p d"],
+    weights: Tensor,
+    activation: str,
+    *,
+    bias: Float[Tensor, " p"] | None = None,
+    initial: Tensor | Literal["zero"] | None = "zero",
+    truth: Tensor | None = None,
+    labels: Tensor | None = None,
+    control: Tensor | None = None,
+    control_labels: Tensor | None = None,
+    norm: float | None = None,
+    samples: int | None = None,
+    budget_seconds: float = 600.0,
+    memory_bytes: int | None = None,
+    what_if: Sequence[str] = (),
+    recipe: Sequence[str] = (),
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> Audit:
+    """The same for weights θ of a model θ·φ(Vx + b) whose rows V and activation are known."""
+    records = None if truth is None else records_of_rows(truth, labels)
+    if norm is None and records is not None:
+        norm = common_norm(records.inputs)
+    target = target_of_rows(
+        HeldRows(rows),
+        weights,
+        activation=activation,
+        bias=bias,
+        initial=initial,
+        norm=norm,
+        image_shape=None if records is None else records.image_shape,
+    )
+    artefact = Artefact("weights in memory", state_digest({"weights": weights}), None, "tensor")
+    against = None if control is None else control_of_rows(control, control_labels)
+    commands = [f"exhume.audit_features(V, weights, {activation!r}, ...)"]
+    question = Question(target, artefact, "weights over known features", records, against, commands)
+    settings = AuditSettings(budget_seconds, memory_bytes, samples, tuple(what_if), tuple(recipe), seed)
+    return run_audit(question, settings, watch)
+
+
+def control_of_rows(inputs: Tensor, labels: Tensor | None) -> Control:
+    if inputs.ndim < 2 or len(inputs) == 0 or not inputs.is_floating_point():
+        raise UsageError(f"expected control rows in floating point, found {inputs.dtype} {list(inputs.shape)}")
+    return Control(inputs.detach().flatten(start_dim=1).float(), None if labels is None else labels.flatten().float())
+
+
+def state_digest(state: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

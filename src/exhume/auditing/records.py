@@ -1,0 +1,157 @@
+"""Records to hold an audit against: those that the model was trained on, and control records of the same kind.
+
+An audit needs rows exactly as the model saw them. A safetensors file with a tensor `inputs` (and `labels`, if there are
+any) is that by definition; images of a folder or of a known data set are prepared as `exhume train` prepares them.
+Control records go through the preparation of the training records.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.auditing.weights_file import read_weights
+from exhume.data.config import DataConfig
+from exhume.data.dataset import Preparation
+from exhume.data.load import load
+from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.truth import Truth, load_truth
+from exhume.tensor_header import read_header
+
+SAME = 1e-4
+"""Pixels that differ by less are those of the same image."""
+ROWS_TENSOR = "inputs"
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """Rows that were not trained on, and their labels where they have any."""
+
+    inputs: Float[Tensor, "c d"]
+    labels: Float[Tensor, " c"] | None = None
+
+
+def records_of_rows(
+    inputs: Tensor,
+    labels: Tensor | None = None,
+    image_shape: tuple[int, int, int] | None = None,
+) -> Truth:
+    """Rows as the model saw them. Inputs of three or four dimensions are images; they are shown from their smallest to
+    their largest value, or as they are if they lie in [0, 1]."""
+    if inputs.ndim < 2 or len(inputs) == 0 or not inputs.is_floating_point():
+        raise UsageError(f"expected rows of floating point numbers, found {inputs.dtype} of shape {list(inputs.shape)}")
+    if inputs.ndim == 4 and image_shape is None:
+        image_shape = (inputs.shape[1], inputs.shape[2], inputs.shape[3])
+    elif inputs.ndim == 3 and image_shape is None:
+        image_shape = (1, inputs.shape[1], inputs.shape[2])
+    rows = inputs.detach().flatten(start_dim=1).float()
+    if image_shape is not None and math.prod(image_shape) != rows.shape[1]:
+        raise UsageError(f"expected images of {rows.shape[1]} numbers, found the shape {list(image_shape)}")
+    if not bool(rows.isfinite().all()):
+        raise ExhumeError("expected finite numbers in the records, found NaN or infinite ones")
+    low, high = float(rows.min()), float(rows.max())
+    if low < 0 or high > 1:
+        scale = 1 / (high - low) if high > low else 1.0
+        mean, std = -low * scale, scale
+    else:
+        mean, std = 0.0, 1.0
+    channels = image_shape[0] if image_shape is not None else 0
+    given = labels is not None
+    target = torch.zeros(len(rows)) if labels is None else labels.detach().flatten().float()
+    if len(target) != len(rows):
+        raise UsageError(f"expected one label for each of {len(rows)} records, found {len(target)}")
+    whole = given and bool((target == target.round()).all()) and float(target.min()) >= 0 and len(target.unique()) > 1
+    return Truth(
+        inputs=rows,
+        labels=target if given else torch.full((len(rows),), torch.nan),
+        coefficients=None,
+        class_index=target.long() if whole else torch.full((len(rows),), -1),
+        class_names=tuple(str(index) for index in range(int(target.max()) + 1)) if whole else (),
+        image_shape=image_shape,
+        preparation=Preparation(
+            mean=torch.full((channels,), mean),
+            std=torch.full((channels,), std),
+            scale=torch.ones(len(rows)),
+            image_shape=image_shape,
+            standardise="none",
+            norm="keep",
+        ),
+    )
+
+
+def is_a_file(name: str) -> bool:
+    return name.endswith(".safetensors")
+
+
+def read_rows(path: Path, image_shape: tuple[int, int, int] | None = None) -> Truth:
+    """Records of a safetensors file: the truth of a run folder, or a tensor `inputs` with `labels` beside it."""
+    if path.is_file() and read_header(path).exhume.get("kind") == "truth":
+        return load_truth(path)
+    tensors = read_weights(path).tensors
+    if ROWS_TENSOR not in tensors:
+        raise ExhumeError(
+            f"expected a tensor named {ROWS_TENSOR} in {path}, found {', '.join(map(repr, list(tensors)[:5]))}"
+        )
+    return records_of_rows(tensors[ROWS_TENSOR], tensors.get("labels"), image_shape)
+
+
+def load_records(config: DataConfig) -> Truth:
+    data = load(config)
+    return Truth(
+        inputs=data.inputs,
+        labels=data.labels,
+        coefficients=None,
+        class_index=data.class_index,
+        class_names=data.class_names,
+        image_shape=data.image_shape,
+        preparation=data.preparation,
+    )
+
+
+def control_from_rows(path: Path) -> Control:
+    found = read_rows(path)
+    return Control(found.inputs, None if bool(found.labels.isnan().any()) else found.labels)
+
+
+def control_from_images(config: DataConfig, truth: Truth) -> Control:
+    """Images of a source, without those that were trained on, prepared like the training records."""
+    raw = DataConfig.parse(**{**config.model_dump(), "standardise": "none", "norm": "keep"})
+    loaded = load(raw)
+    if loaded.image_shape != truth.image_shape:
+        raise UsageError(
+            f"expected control images of shape {truth.image_shape}, found {loaded.image_shape}; give the same --side"
+        )
+    known = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale).flatten(start_dim=1)
+    pixels = loaded.inputs.to(known.dtype)
+    seen = (torch.cdist(pixels, known, p=float("inf")) < SAME).any(dim=1)
+    rows = prepare_like(pixels[~seen], truth.preparation)[: len(truth.inputs)]
+    if len(rows) == 0:
+        raise UsageError("expected control images that were not trained on, found none")
+    # labels of images without classes say nothing: they alternate
+    return Control(rows, loaded.class_index[~seen][: len(rows)].float() if loaded.class_names else None)
+
+
+def more_of_the_same(config: DataConfig, truth: Truth) -> Control | None:
+    """As many images again from the source of the training records; None where it has no more."""
+    doubled = {
+        "samples": 2 * config.samples,
+        "per_class": None if config.per_class is None else tuple(2 * count for count in config.per_class),
+    }
+    try:
+        return control_from_images(DataConfig.parse(**{**config.model_dump(), **doubled}), truth)
+    except (UsageError, ExhumeError):
+        return None
+
+
+def prepare_like(pixels: Float[Tensor, "m d"], like: Preparation) -> Float[Tensor, "m d"]:
+    """Rows of pixels in [0, 1] as the training records were prepared."""
+    assert like.image_shape is not None
+    images = pixels.reshape(-1, *like.image_shape)
+    centred = (images - like.mean.to(images)[:, None, None]) / like.std.to(images)[:, None, None]
+    rows = centred.flatten(start_dim=1)
+    if like.norm == "sqrt-d":
+        rows = rows * (math.sqrt(rows.shape[1]) / rows.norm(dim=1, keepdim=True).clamp_min(1e-12))
+    return rows

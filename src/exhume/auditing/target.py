@@ -1,0 +1,108 @@
+"""What is audited: a model with its weights, brought into the form that attacks read.
+
+Two ways lead here: a module with its state dict, whose features are what the head reads (`module_target.py`), and the
+rows of V with an activation, for which no code is needed. What was trained is the change of the head from its start;
+where the start is not known the head itself is all there is, with the start as noise in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.activations import activation as named_activation
+from exhume.auditing.layers import LayerFact, facts_of_tensors
+from exhume.errors import ExhumeError
+from exhume.features.module import ModuleFeatures
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import Rows
+from exhume.observation import Knowledge, Observation
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """An observation, and what only the owner of the model has: the head itself, its start, its bias, the layers."""
+
+    observation: Observation
+    features: RidgeFeatures | ModuleFeatures
+    """As published; those of the observation may be averaged with the features before training."""
+    head_name: str
+    head: Float[Tensor, "k p"]
+    """The published weights of these features."""
+    initial_head: Float[Tensor, "k p"] | None
+    """None where the observation's weights are the head itself."""
+    output_bias: Float[Tensor, " k"] | None
+    """A bias of the head that is not one of the observation's weights; it is added to the outputs."""
+    layers: tuple[LayerFact, ...]
+    notes: tuple[str, ...]
+    drift: float | None = None
+    """How far the features moved in training, over their own size; None where their start is not known."""
+
+    def outputs(self, inputs: Float[Tensor, "n d"], head: Float[Tensor, "k p"] | None = None) -> Float[Tensor, "n k"]:
+        """What the model answers, with another head if one is given."""
+        head = self.head if head is None else head
+        found = torch.zeros(len(inputs), len(head), dtype=torch.float64)
+        for block, values in self.features.feature_blocks(inputs):
+            found += values.double() @ head[:, block].double().T
+        return found if self.output_bias is None else found + self.output_bias.double()
+
+
+def target_of_rows(
+    rows: Rows,
+    weights: Tensor,
+    *,
+    activation: str,
+    bias: Float[Tensor, " p"] | None = None,
+    initial: Tensor | Literal["zero"] | None = "zero",
+    norm: float | None = None,
+    image_shape: tuple[int, int, int] | None = None,
+    head_name: str = "weights",
+    tensors: Mapping[str, Tensor] | None = None,
+) -> Target:
+    """Weights θ over known features φ(Vx + b), without any code. `tensors` are all of the file, to be listed."""
+    head = _oriented(weights, rows.p, head_name)
+    first = _oriented(initial, rows.p, f"the initial {head_name}") if isinstance(initial, Tensor) else None
+    if first is not None and first.shape != head.shape:
+        raise ExhumeError(
+            f"expected an initial head of shape {list(head.shape)}, found {list(first.shape)} in the initial weights"
+        )
+    knowledge = Knowledge(norm=norm, initial="known" if first is not None else "zero" if initial else "distribution")
+    features = RidgeFeatures(rows, named_activation(activation), bias)
+    change, published = (head, None) if first is None else (head - first, head)
+    observation = Observation(features, change, knowledge, image_shape, head=published)
+    listed = {head_name: weights} if tensors is None else tensors
+    return Target(
+        observation=observation,
+        features=features,
+        head_name=head_name,
+        head=head,
+        initial_head=first,
+        output_bias=None,
+        layers=facts_of_tensors(listed, head_name, what_is_attacked(observation)),
+        notes=(),
+    )
+
+
+def _oriented(weights: Tensor, p: int, name: str) -> Float[Tensor, "k p"]:
+    """One row an output, whichever way round they were stored."""
+    if not weights.is_floating_point() or weights.ndim not in (1, 2):
+        kind = str(weights.dtype).removeprefix("torch.")
+        raise ExhumeError(f"expected {name!r} as a matrix in floating point, found {kind} {list(weights.shape)}")
+    matrix = torch.atleast_2d(weights)
+    if matrix.shape[1] != p and matrix.shape[0] == p:
+        matrix = matrix.T
+    if matrix.shape[1] != p:
+        raise ExhumeError(f"expected {name!r} with one weight for each of {p} features, found {list(weights.shape)}")
+    return matrix.contiguous() if matrix.dtype in (torch.float32, torch.float64) else matrix.float()
+
+
+def what_is_attacked(observation: Observation) -> str:
+    outputs, features = observation.weights.shape
+    count = f"{outputs} x {features}" if outputs > 1 else f"{features}"
+    return (
+        f"The head: its change is a combination of the features of the training samples, {count} equations on "
+        f"{observation.d} numbers a sample. Attacked here."
+    )

@@ -1,0 +1,192 @@
+"""Weights as people keep them on disk: safetensors, and PyTorch files that hold tensors and nothing else.
+
+A file decides nothing here. A safetensors file is read only where its header agrees with its size. A PyTorch file is a
+zip archive with a pickle in it, and a pickle is a program: the names that it asks for are checked against the few that
+tensors need, before torch reads it with `weights_only=True`, which checks them once more. Archives that would grow when
+they are unpacked, and tensors larger than what is stored of them, are refused.
+"""
+
+import hashlib
+import pickletools
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exhume.errors import ExhumeError
+from exhume.tensor_header import read_header
+
+STATE_KEYS = ("state_dict", "model_state_dict", "model")
+"""Where training scripts put the weights inside a checkpoint."""
+WRAPPERS = ("module.", "_orig_mod.")
+"""What DataParallel and torch.compile put before every name."""
+LARGEST_PICKLE = 64 * 2**20
+WAY_OUT = "where you trust it, load it and write safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
+_REBUILT = {"_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter"}
+_OTHERS = {
+    b"\x89HDF": "an HDF5 file",
+    b"GGUF": "a GGUF file",
+    b"\x93NUM": "a NumPy file",
+    b"\x1f\x8b\x08": "a compressed file",
+    b"\x80": "a bare pickle (or a PyTorch file of before version 1.6)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class WeightsFile:
+    """The tensors of a file under their names, and what identifies the file."""
+
+    path: Path
+    kind: str
+    tensors: Mapping[str, Tensor]
+    size: int
+
+    def sha256(self) -> str:
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_weights(path: Path) -> WeightsFile:
+    """Reads a state dict; anything that is not one is refused with the way out."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as problem:
+        raise ExhumeError(f"expected a readable weights file {path}, found: {problem.strerror}") from problem
+    if start.startswith(b"PK"):
+        kind, tensors = "PyTorch, weights only", _read_torch(path, size)
+    elif start[8:9] == b"{" or path.suffix == ".safetensors":
+        kind, tensors = "safetensors", _read_safetensors(path)
+    else:
+        found = next((name for magic, name in _OTHERS.items() if start.startswith(magic)), "another format")
+        raise ExhumeError(f"expected safetensors or a PyTorch state dict in {path}, found {found}; {WAY_OUT}")
+    _check_names(tensors, path)
+    if not tensors:
+        raise ExhumeError(f"expected tensors in {path}, found none")
+    return WeightsFile(path, kind, _unwrapped(tensors), size)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    """Mapped from the file: what is not used is not read. The header is checked first, without torch."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    read_header(path)
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+
+
+def _read_torch(path: Path, size: int) -> dict[str, Tensor]:
+    _check_archive(path, size)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as problem:  # whatever is wrong in a file of unknown origin shows in many ways
+        reason = " ".join(str(problem).split())[:160]
+        raise ExhumeError(f"expected a PyTorch state dict in {path}, found: {reason}; {WAY_OUT}") from problem
+    tensors = _state_dict(loaded, path)
+    for name, tensor in tensors.items():
+        claimed, stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
+        if claimed > stored or stored > size:
+            raise ExhumeError(
+                f"expected tensors that are stored in full in {path}, found {name!r} of {claimed:,} bytes "
+                f"in a file of {size:,}; {WAY_OUT}"
+            )
+    return tensors
+
+
+def _check_archive(path: Path, size: int) -> None:
+    """Before torch sees it: nothing compressed, no larger than it is, and no names but those of tensors."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise ExhumeError(f"expected an archive as torch.save writes it, found {path} compressed; {WAY_OUT}")
+            if sum(entry.file_size for entry in entries) > size:
+                raise ExhumeError(f"expected an archive of {size:,} bytes in {path}, found one that claims more")
+            pickles = [entry for entry in entries if entry.filename.rpartition("/")[2] == "data.pkl"]
+            if len(pickles) != 1 or pickles[0].file_size > LARGEST_PICKLE:
+                script = any("/code/" in entry.filename for entry in entries)
+                found = "a TorchScript archive, which is code" if script else "another archive"
+                raise ExhumeError(f"expected a PyTorch state dict in {path}, found {found}; {WAY_OUT}")
+            names = _names_in(archive.read(pickles[0]))
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError) as problem:
+        raise ExhumeError(f"expected a whole PyTorch file at {path}, found: {problem}; save it again") from problem
+    strangers = [name for name in names if not _belongs_to_tensors(name)]
+    if strangers:
+        raise ExhumeError(
+            f"expected tensors and nothing else in {path}, found a pickle that asks for {strangers[0]!r}: "
+            f"that is code, and it was not run; {WAY_OUT}"
+        )
+
+
+def _names_in(pickle: bytes) -> list[str]:
+    """The names that a pickle would import, without unpickling it. Names that it puts together itself are one stranger.
+
+    >>> import pickle
+    >>> _names_in(pickle.dumps(len, protocol=2))
+    ['__builtin__ len']
+    """
+    names = []
+    for code, argument, _ in pickletools.genops(pickle):
+        if code.name in ("GLOBAL", "INST"):
+            names.append(str(argument))
+        elif code.name in ("STACK_GLOBAL", "EXT1", "EXT2", "EXT4"):
+            names.append("a name that is put together while loading")
+    return names
+
+
+def _belongs_to_tensors(name: str) -> bool:
+    module, _, member = name.partition(" ")
+    if module == "collections":
+        return member == "OrderedDict"
+    if module == "torch._utils":
+        return member in _REBUILT
+    if module in ("torch", "torch.storage"):
+        known = getattr(torch, member, None)
+        return member.endswith("Storage") or member == "Size" or isinstance(known, torch.dtype)
+    return False
+
+
+def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
+    """The mapping from names to tensors, or the one inside a checkpoint."""
+    if isinstance(loaded, Mapping):
+        for key in STATE_KEYS:
+            inside = loaded.get(key)
+            if isinstance(inside, Mapping) and inside and all(isinstance(value, Tensor) for value in inside.values()):
+                loaded = inside
+                break
+    if not isinstance(loaded, Mapping):
+        raise ExhumeError(
+            f"expected names with tensors in {path}, found an object of type {type(loaded).__name__}; {WAY_OUT}"
+        )
+    strangers = [name for name, value in loaded.items() if not isinstance(name, str) or not isinstance(value, Tensor)]
+    if strangers:
+        raise ExhumeError(
+            f"expected names with tensors in {path}, found {strangers[0]!r} that is no tensor; save the state dict "
+            f"alone, or under {', '.join(STATE_KEYS)}"
+        )
+    return {name: value.detach() for name, value in loaded.items()}
+
+
+def _check_names(tensors: Mapping[str, Tensor], path: Path) -> None:
+    odd = [name for name in tensors if not name.isprintable()]
+    if odd:
+        raise ExhumeError(f"expected names that can be printed in {path}, found {odd[0]!r}")
+
+
+def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """
+    >>> list(_unwrapped({"module.fc.weight": torch.zeros(1)}))
+    ['fc.weight']
+    """
+    for prefix in WRAPPERS:
+        if all(name.startswith(prefix) for name in tensors):
+            return _unwrapped({name.removeprefix(prefix): tensor for name, tensor in tensors.items()})
+    return tensors

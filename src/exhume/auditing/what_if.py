@@ -1,0 +1,129 @@
+"""What if the weights were published in another way: each defence is applied, to be attacked again.
+
+int8, prune50, noise0.1, ...   as in `exhume train --defence`; "noise" alone is noise0.1
+dp, dp3                        the head trained again with DP-SGD, to ε = 8 or 3; needs the records and their labels
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.auditing.target import Target
+from exhume.errors import UsageError
+from exhume.experiments.truth import Truth
+from exhume.features.module import ModuleFeatures
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.selected_rows import SelectedRows
+from exhume.observation import Observation
+from exhume.victims.defences import parse_defences, publish
+from exhume.victims.private import PrivateRecipe, epsilon, train_private_head
+
+DEFAULT_NOISE = "noise0.1"
+DEFAULT_EPSILON = 8.0
+PRIVATE_STEPS = 100
+MOST_GRADIENTS = 200_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Defended:
+    """The weights as they would be published: what an attacker sees, and the head for the outputs."""
+
+    name: str
+    observation: Observation
+    head: Float[Tensor, "k p"]
+    keeps_bias: bool = True
+    note: str = ""
+
+
+def check_what_if(names: tuple[str, ...], has_labels: bool) -> None:
+    """Refuses names that mean nothing before hours are spent."""
+    for name in names:
+        if _dp(name) is None:
+            parse_defences(_full_name(name))
+        elif not has_labels:
+            raise UsageError(f"expected records with labels for {name}, which trains again, found none; give --truth")
+
+
+def defend(name: str, target: Target, truth: Truth | None, seed: int) -> Defended:
+    wanted = _dp(name)
+    if wanted is not None:
+        return _private(name, wanted, target, truth, seed)
+    defences = parse_defences(_full_name(name), seed=seed)
+    inputs = None if truth is None else truth.inputs
+    seen = publish(target.observation, defences, inputs=inputs, initial=target.initial_head)
+    kept = _kept(seen.features, target.head.shape[1])
+    initial = None if target.initial_head is None else target.initial_head[:, kept]
+    head = torch.zeros_like(target.head)
+    head[:, kept] = seen.weights if initial is None else seen.weights + initial
+    gone = target.head.shape[1] - len(kept)
+    note = f"{gone:,} of {target.head.shape[1]:,} features removed" if gone else ""
+    return Defended(_full_name(name), seen, head, note=note)
+
+
+def _full_name(name: str) -> str:
+    return DEFAULT_NOISE if name == "noise" else name
+
+
+def _dp(name: str) -> float | None:
+    """ε for dp and dp3, None for anything else."""
+    found = re.fullmatch(r"dp(\d+(?:\.\d+)?)?", name)
+    if found is None:
+        return None
+    return DEFAULT_EPSILON if found[1] is None else float(found[1])
+
+
+def _kept(features: RidgeFeatures | ModuleFeatures, p: int) -> Tensor:
+    if isinstance(features, ModuleFeatures):
+        chosen = features.chosen
+    else:
+        chosen = features.rows.index if isinstance(features.rows, SelectedRows) else None
+    return torch.arange(p) if chosen is None else chosen
+
+
+def _private(name: str, wanted: float, target: Target, truth: Truth | None, seed: int) -> Defended:
+    """The head on the published features, trained again from zero."""
+    if truth is None:
+        raise UsageError(f"expected records with labels for {name}, found none")
+    outputs, p = target.head.shape
+    if len(truth.inputs) * outputs * p > MOST_GRADIENTS:
+        raise UsageError(
+            f"expected at most {MOST_GRADIENTS:,} gradients of single records for {name}, found "
+            f"{len(truth.inputs) * outputs * p:,}"
+        )
+    recipe = PrivateRecipe(clip=1.0, noise=_noise_for(wanted), steps=PRIVATE_STEPS, seed=seed)
+    knowledge = replace(target.observation.knowledge, initial="zero", initial_body=False)
+    trained = train_private_head(
+        target.features,
+        truth.inputs.to(target.head.dtype),
+        _targets(truth, outputs).to(target.head.dtype),
+        "square",
+        recipe,
+        knowledge,
+        target.observation.image_shape,
+    )
+    note = f"epsilon {trained.epsilon:.2g} at delta {trained.delta:g}; head trained again from zero"
+    return Defended(name, trained.observation, trained.observation.weights, keeps_bias=False, note=note)
+
+
+def _noise_for(wanted: float) -> float:
+    """The noise that gives ε in full-batch steps, by bisection: ε falls with it."""
+    low, high = 0.1, 1000.0
+    for _ in range(24):
+        middle = (low * high) ** 0.5
+        recipe = PrivateRecipe(clip=1.0, noise=middle, steps=PRIVATE_STEPS)
+        low, high = (middle, high) if epsilon(recipe, 1.0) > wanted else (low, middle)
+    return high
+
+
+def _targets(truth: Truth, outputs: int) -> Float[Tensor, "n k"]:
+    if outputs == 1:
+        return truth.labels[:, None]
+    return torch.nn.functional.one_hot(truth.class_index.clamp_min(0), outputs).float()
+
+
+def published(target: Target) -> Defended:
+    """The model as it is, for the first line of the table."""
+    return Defended("as published", target.observation, target.head)

@@ -1,0 +1,144 @@
+"""The recovery as it happened: snapshots of the candidates, held against what they became.
+
+Nothing here was known to the attack. Each snapshot is matched with the true records (or with the final candidates,
+where there are none) after the fact, and judged once more on the weights that were kept from the attack.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.certificate import HELD_OUT_FRACTION
+from exhume.attacks.judgement import Means
+from exhume.attacks.module_case import ModuleCase
+from exhume.attacks.ridge_case import RidgeCase
+from exhume.errors import ExhumeError
+from exhume.experiments.scoring import matched_pixels
+from exhume.experiments.snapshots import Snapshot
+from exhume.features.module import ModuleFeatures
+from exhume.metrics.matching import Matching, match, to_norm
+from exhume.observation import Observation
+from exhume.reconstruction import Reconstruction
+from exhume.report.pictures import blurred, from_rows, to_base64_png
+from exhume.report.subject import Subject
+
+MOST_STRIPS = 12
+MOST_BARS = 60
+THUMBNAIL_SIDE = 32
+MOST_STRIP_CHARACTERS = 1_200_000
+MOST_JUDGED = 5e11
+"""Multiplications that judging all snapshots may take: seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """`frames` in the order of the attack, the final result last; `strips` hold one picture a frame, side by side."""
+
+    frames: list[dict[str, Any]]
+    strips: list[dict[str, Any]]
+
+
+def recovery(subject: Subject, rows: list[dict[str, Any]], reveal: bool) -> Recovery:
+    """`rows` is the page's table, whose order the bars and strips follow."""
+    found = subject.found
+    if found is None or not subject.snapshots:
+        return Recovery([], [])
+    last = Snapshot(found.iterations, found.passes, found.loss, found.candidates)
+    earlier = [snapshot for snapshot in subject.snapshots if snapshot.iteration < last.iteration]
+    snapshots = [*earlier, last]
+    unseen = [*_unseen_losses(subject.observation, found, earlier), found.held_out_loss]
+    matchings = [_matched(subject, found, snapshot) for snapshot in snapshots]
+    order = [row["sample" if subject.truth is not None else "candidate"] for row in rows]
+    frames = [
+        {
+            "iteration": snapshot.iteration,
+            "passes": snapshot.passes,
+            "loss": snapshot.loss,
+            "held_out_loss": loss,
+            "candidates": len(snapshot.candidates),
+            "error": float(matching.distance.mean()) if subject.truth is not None else None,
+            "distances": [float(f"{float(matching.distance[index]):.3g}") for index in order[:MOST_BARS]],
+        }
+        for snapshot, loss, matching in zip(snapshots, unseen, matchings, strict=True)
+    ]
+    return Recovery(frames, _strips(subject, found, snapshots, matchings, order, reveal))
+
+
+def _matched(subject: Subject, found: Reconstruction, snapshot: Snapshot) -> Matching:
+    samples = found.candidates.float() if subject.truth is None else subject.truth.inputs.float()
+    candidates = snapshot.candidates.float()
+    if subject.observation.features.norm_blind:
+        norm = samples.shape[1] ** 0.5
+        samples, candidates = to_norm(samples, norm), to_norm(candidates, norm)
+    return match(samples, candidates, sign_free=True)
+
+
+def _unseen_losses(observation: Observation, found: Reconstruction, earlier: list[Snapshot]) -> list[float | None]:
+    """What each snapshot leaves unexplained of the weights that were kept from the attack."""
+    multiplications = 6.0 * observation.features.p * observation.d * sum(len(shot.candidates) for shot in earlier)
+    if multiplications > MOST_JUDGED or not earlier:
+        return [None] * len(earlier)
+    held_out = float(found.settings.get("held_out", HELD_OUT_FRACTION))
+    means = Means(None, torch.float32, torch.float32, torch.device("cpu"))
+    try:
+        case: RidgeCase | ModuleCase
+        if isinstance(observation.features, ModuleFeatures):
+            case = ModuleCase.open(observation, found.seed, held_out, means)
+        else:
+            case = RidgeCase.open(observation, True, found.seed, held_out, means)
+        return [case.judge(shot.candidates.float()).certificate.held_out_loss for shot in earlier]
+    except (ExhumeError, RuntimeError):  # a curve less: no reason to have no page
+        return [None] * len(earlier)
+
+
+def _strips(
+    subject: Subject,
+    found: Reconstruction,
+    snapshots: list[Snapshot],
+    matchings: list[Matching],
+    order: list[int],
+    reveal: bool,
+) -> list[dict[str, Any]]:
+    pictures = [_pictures(subject, found, shot, matching) for shot, matching in zip(snapshots, matchings, strict=True)]
+    if any(picture is None for picture in pictures):
+        return []
+    small = [_thumbnails(picture, reveal) for picture in pictures if picture is not None]
+    strips: list[dict[str, Any]] = []
+    weight = 0
+    for place, index in enumerate(order[:MOST_STRIPS]):
+        strip = to_base64_png(torch.cat([frame[index] for frame in small], dim=2))
+        weight += len(strip)
+        if weight > MOST_STRIP_CHARACTERS:
+            break
+        _, height, width = small[0][index].shape
+        strips.append({"row": place, "image": strip, "width": width, "height": height})
+    return strips
+
+
+def _pictures(
+    subject: Subject, found: Reconstruction, snapshot: Snapshot, matching: Matching
+) -> Float[Tensor, "n c h w"] | None:
+    """The candidate of each record as it was then."""
+    shape = subject.observation.image_shape
+    if shape is None:
+        return None
+    rows = snapshot.candidates.float()
+    if subject.truth is not None and subject.truth.image_shape is not None:
+        as_found = replace(found, candidates=rows, coefficients=torch.zeros(len(rows), 1))
+        return matched_pixels(subject.truth, as_found, matching)
+    rows = rows[matching.candidate.clamp_min(0)]
+    return from_rows(rows * matching.sign.to(rows)[:, None] * matching.matched[:, None], shape)
+
+
+def _thumbnails(pictures: Float[Tensor, "n c h w"], reveal: bool) -> Float[Tensor, "n c th tw"]:
+    if not reveal:
+        return blurred(pictures)
+    _, _, height, width = pictures.shape
+    shrink = max(height, width) / THUMBNAIL_SIDE
+    if shrink <= 1:
+        return pictures
+    size = (max(1, round(height / shrink)), max(1, round(width / shrink)))
+    return torch.nn.functional.adaptive_avg_pool2d(pictures.float(), size)

@@ -1,0 +1,93 @@
+"""Which ways of training these attacks can judge, and where this model stands.
+
+Attacks look for the head's change in the span of the features of single samples. Gradient descent keeps it there,
+whatever the order and the size of batches; what divides each weight's step by its own history (Adam), shows each sample
+in a new form every time (augmentation), or adds noise does not. Features that moved far in training put the change
+outside of the span of the features that are left. Where the training data are at hand this is no matter of belief: the
+share of the change that they leave out is measured.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from exhume.errors import UsageError
+from exhume.report.numbers import percent, plain
+
+Judged = Literal["yes", "partly", "no"]
+OUTSIDE = 0.1
+"""Share of the weights outside of the span of the true features from which on the assumption counts as broken."""
+DRIFTED = 0.3
+"""Relative movement of the features in training from which on a reader is warned."""
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    name: str
+    title: str
+    judged: Judged
+    why: str
+
+
+RECIPES = (
+    TrainingRecipe("gd", "Gradient descent, or a closed-form fit (min-norm, ridge)", "yes", "Stays in the span."),
+    TrainingRecipe("sgd", "SGD, any batches", "yes", "Every step is a combination of samples' features."),
+    TrainingRecipe("momentum", "Momentum", "partly", "In the span; large steps move the features further."),
+    TrainingRecipe(
+        "weight-decay", "Weight decay", "partly", "Shrinks the start as well: exact only for a head that began at zero."
+    ),
+    TrainingRecipe("adam", "Adam, AdamW, RMSprop", "no", "Each weight has a step of its own: out of the span."),
+    TrainingRecipe("augmentation", "Data augmentation", "no", "Each epoch saw other inputs: no single one is there."),
+    TrainingRecipe("dropout", "Dropout before the head", "no", "Each step saw other features of the same sample."),
+    TrainingRecipe("dp-sgd", "DP-SGD", "no", "Adds noise in all directions: that is its point."),
+)
+NAMES = tuple(recipe.name for recipe in RECIPES)
+
+
+def check_recipes(told: Collection[str]) -> tuple[str, ...]:
+    strangers = [name for name in told if name not in NAMES]
+    if strangers:
+        raise UsageError(f"expected ways of training out of {', '.join(NAMES)}, found {strangers[0]!r}")
+    return tuple(name for name in NAMES if name in told)
+
+
+def recipes_section(told: Collection[str], floor: float | None, drift: float | None, zero: bool) -> dict[str, Any]:
+    """`told` is how the owner says the model was trained; `zero`: its head started at zero."""
+    measured = []
+    if floor is not None:
+        measured.append(
+            f"Measured with the training records: a share of {plain(floor)} of the attacked weights lies outside of "
+            f"the span of their features. The assumption {'is broken' if floor > OUTSIDE else 'holds'}."
+        )
+    if drift is not None:
+        far = "far: expect candidates that are only nearly right" if drift > DRIFTED else "little"
+        measured.append(f"The features moved by {plain(drift)} of their size in training: {far}.")
+    return {
+        "lines": [
+            {
+                "name": recipe.name,
+                "title": recipe.title,
+                "judged": "yes" if recipe.name == "weight-decay" and zero else recipe.judged,
+                "why": recipe.why,
+                "told": recipe.name in told,
+            }
+            for recipe in RECIPES
+        ],
+        "told": bool(told),
+        "measured": measured,
+        "broken": broken(told, floor, zero),
+    }
+
+
+def broken(told: Collection[str], floor: float | None, zero: bool) -> list[str]:
+    """What breaks the assumption, in words for the verdict. A measurement overrules what was told.
+
+    >>> broken(["adam"], None, zero=False), broken(["adam"], 1e-9, zero=False)
+    (['Adam, AdamW, RMSprop'], [])
+    """
+    if floor is not None:
+        return [f"{percent(min(floor, 1.0))} of the weights is outside of the span"] if floor > OUTSIDE else []
+    found = [recipe.title for recipe in RECIPES if recipe.name in told and recipe.judged == "no"]
+    if "weight-decay" in told and not zero:
+        found.append("weight decay from a start that is not zero")
+    return found

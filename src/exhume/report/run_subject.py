@@ -1,0 +1,77 @@
+"""A run folder as the subject of a page."""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+from exhume.experiments.run import RunFolder
+from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
+from exhume.files import read_json
+from exhume.report.commands import commands, data_name
+from exhume.report.defences import applied_defences
+from exhume.report.recipes import recipes_section
+from exhume.report.subject import Artefact, Subject, attempt_line
+
+
+def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) -> Subject:
+    """Reads what is in the folder. `factory` names code of the user's own that may run to make the features."""
+    found, observation, summary = run.reconstruction(), run.observation(factory), run.summary()
+    config = read_json(run.path / "config.json") if (run.path / "config.json").exists() else {}
+    name = run.path.resolve().name
+    finished = (run.path / "reconstruction.safetensors").stat().st_mtime
+    stopped = run.checkpoint.exists()
+    truth = run.truth() if run.has_truth() else None
+    floor = summary.get("floor") if truth is not None else None
+    zero = observation.knowledge.initial == "zero"
+    return Subject(
+        name=name,
+        artefact=_artefact(run, summary, config),
+        observation=observation,
+        found=found,
+        finished=datetime.fromtimestamp(finished, UTC).isoformat(timespec="seconds"),
+        commands=commands(name, config, found, reveal),
+        stopped=stopped,
+        trace=run.trace(),
+        snapshots=load_snapshots(run.path / SNAPSHOTS_FILE),
+        truth=truth,
+        scores=summary,
+        defences=applied_defences(config, summary),
+        attempts=[attempt_line(found, "The attack of this run.", stopped)],
+        recipes=recipes_section(_told(config), floor, None, zero) if config.get("victim") else None,
+        floor=floor,
+    )
+
+
+def _told(config: dict[str, Any]) -> list[str]:
+    """How a victim that was made here was trained."""
+    model = dict(config.get("model") or {})
+    recipe = dict(model.get("recipe") or {})
+    told = [str(recipe.get("method", "gd"))]
+    told += ["momentum"] if recipe.get("momentum") else []
+    told += ["weight-decay"] if recipe.get("weight_decay") else []
+    return told + (["dp-sgd"] if model.get("privacy") else [])
+
+
+def _artefact(run: RunFolder, summary: dict[str, Any], config: dict[str, Any]) -> Artefact:
+    path = run.path / "observation.safetensors"
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Artefact(
+        file=path.name,
+        sha256=digest,
+        size=path.stat().st_size,
+        data=_data(summary, config),
+        training_loss=summary.get("training_loss"),
+        training_seed=summary.get("train_seed"),
+        training_versions=config.get("versions"),
+    )
+
+
+def _data(summary: dict[str, Any], config: dict[str, Any]) -> str | None:
+    """The description of the data, where a user's folder is named without the folders that lead to it."""
+    described: str | None = summary.get("data")
+    name = str(config.get("data", {}).get("name", ""))
+    if described and name and described.startswith(f"{name}:"):
+        return data_name(name) + described.removeprefix(name)
+    # a description that cannot be told apart from a path is left out
+    return described if described and not {"/", "\\"} & set(described) else None

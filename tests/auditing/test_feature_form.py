@@ -1,0 +1,51 @@
+import pytest
+import torch
+from torch import nn
+
+from exhume.activations import ACTIVATIONS
+from exhume.auditing.feature_form import as_ridge, shared_groups
+from exhume.features.module import penultimate_features
+
+MODULES = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
+
+
+def _model(activation: nn.Module, bias: bool) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 30, bias=bias), activation, nn.Linear(30, 2))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", MODULES)
+def test_a_hidden_layer_is_recognised_whatever_its_activation_and_bias(name: str, bias: bool) -> None:
+    model = _model(MODULES[name](), bias)
+    plain = penultimate_features(model, "3", (3, 2, 2))
+    ridge = as_ridge(model, plain)
+    assert ridge is not None
+    assert ridge.activation is ACTIVATIONS[name]
+    rows = torch.randn(5, 12)
+    assert torch.allclose(ridge(rows), plain(rows), atol=1e-5)
+    assert (ridge.bias is None) == (not bias)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        nn.Sequential(nn.Linear(12, 30), nn.LeakyReLU()),
+        nn.Sequential(nn.Linear(12, 30), nn.ReLU(), nn.LayerNorm(30)),
+        nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 30), nn.ReLU()),
+        nn.Sequential(nn.Linear(12, 30), nn.GELU(approximate="tanh")),
+        nn.Sequential(nn.LayerNorm(12), nn.Linear(12, 30), nn.ReLU()),
+    ],
+)
+def test_other_forms_are_not_taken_for_it(body: nn.Module) -> None:
+    model = nn.Sequential(body, nn.Linear(30, 1))
+    assert as_ridge(model, penultimate_features(model, "1", (12,))) is None
+
+
+def test_positions_of_a_channel_and_tokens_of_an_embedding_are_groups() -> None:
+    convolution = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 1))
+    groups = shared_groups(convolution, "3", 36 + 1, bias=True)
+    assert groups is not None
+    assert groups.tolist() == [channel for channel in range(4) for _ in range(9)] + [4]
+    tokens = nn.Sequential(nn.LayerNorm(6), nn.Flatten(), nn.Linear(18, 1))
+    assert shared_groups(tokens, "2", 18, bias=False).tolist() == list(range(6)) * 3  # type: ignore[union-attr]
+    assert shared_groups(nn.Sequential(nn.Linear(3, 9), nn.Linear(9, 1)), "1", 9, bias=False) is None

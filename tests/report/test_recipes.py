@@ -1,0 +1,34 @@
+import pytest
+
+from exhume.errors import UsageError
+from exhume.report.recipes import NAMES, OUTSIDE, broken, check_recipes, recipes_section
+
+
+def test_a_measurement_overrules_what_was_told_in_both_directions() -> None:
+    assert broken(["adam"], floor=None, zero=False) == ["Adam, AdamW, RMSprop"]
+    assert broken(["adam"], floor=OUTSIDE / 2, zero=False) == []
+    assert broken(["sgd"], floor=2 * OUTSIDE, zero=False) == ["20 % of the weights is outside of the span"]
+
+
+def test_weight_decay_is_exact_only_for_a_head_that_began_at_zero() -> None:
+    assert broken(["weight-decay"], None, zero=True) == []
+    assert broken(["weight-decay"], None, zero=False) == ["weight decay from a start that is not zero"]
+    for zero, judged in ((True, "yes"), (False, "partly")):
+        lines = {line["name"]: line["judged"] for line in recipes_section([], None, None, zero)["lines"]}
+        assert lines["weight-decay"] == judged
+
+
+def test_the_section_ticks_what_was_told_and_says_what_was_measured() -> None:
+    section = recipes_section(["sgd"], floor=1e-9, drift=0.5, zero=False)
+    assert [line["name"] for line in section["lines"] if line["told"]] == ["sgd"]
+    assert "a share of 1e-9" in section["measured"][0]
+    assert "The assumption holds" in section["measured"][0]
+    assert "far" in section["measured"][1]
+    assert recipes_section([], None, None, False)["measured"] == []
+
+
+def test_names_come_in_one_order_and_strangers_are_refused() -> None:
+    assert check_recipes(["adam", "gd"]) == ("gd", "adam")
+    assert check_recipes(NAMES) == NAMES
+    with pytest.raises(UsageError, match="expected ways of training out of gd"):
+        check_recipes(["magic"])
