@@ -1,0 +1,109 @@
+"""Records that a user holds against a model: a folder of images, or rows in a safetensors file.
+
+Images have to become rows the way the model's own inputs did: x = (pixels − mean) / std, then, if the model wants it,
+brought to norm √d. Rows of a file are taken as they are.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhume.data.dataset import Preparation, downsample
+from exhume.data.folder import SUFFIXES
+from exhume.data.image_file import as_rgb, read_image
+from exhume.errors import ExhumeError, UsageError
+
+ROW_NAMES = ("embeddings", "inputs")
+MEMBER_NAME = "member"
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """`rows` as inputs or embeddings; `names` to tell them by; `members` where the file says which were trained on."""
+
+    rows: Float[Tensor, "m columns"]
+    names: tuple[str, ...]
+    members: Bool[Tensor, " m"] | None = None
+
+
+def load_records(
+    path: Path, image_shape: tuple[int, int, int] | None = None, preparation: Preparation | None = None
+) -> Records:
+    """Records of a file or a folder. For images it takes the shape that the model sees and how they are prepared."""
+    if path.is_dir():
+        return _from_folder(path, image_shape, preparation)
+    if path.suffix == ".safetensors":
+        return _from_file(path)
+    found = "no such file or folder" if not path.exists() else "a file of another kind"
+    raise UsageError(f"expected a folder of images or a .safetensors file, found {path}: {found}")
+
+
+def _from_file(path: Path) -> Records:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise ExhumeError(f"expected records in {path}, found no such file")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+    matrices = [name for name, tensor in tensors.items() if tensor.ndim >= 2]
+    name = next((name for name in ROW_NAMES if name in matrices), matrices[0] if len(matrices) == 1 else None)
+    if name is None:
+        found = ", ".join(sorted(tensors)[:8]) or "no tensor"
+        raise ExhumeError(f"expected a tensor named {' or '.join(ROW_NAMES)} in {path}, found {found}")
+    rows = tensors[name].flatten(start_dim=1)
+    if not rows.is_floating_point() or len(rows) == 0:
+        kind = str(rows.dtype).removeprefix("torch.")
+        raise ExhumeError(f"expected rows in floating point in {path}, found {kind} of shape {list(rows.shape)}")
+    members = tensors.get(MEMBER_NAME)
+    if members is not None and members.shape != (len(rows),):
+        raise ExhumeError(f"expected one {MEMBER_NAME} a row in {path}, found shape {list(members.shape)}")
+    return Records(rows, tuple(str(index) for index in range(len(rows))), None if members is None else members != 0)
+
+
+def _from_folder(folder: Path, image_shape: tuple[int, int, int] | None, preparation: Preparation | None) -> Records:
+    if image_shape is None or preparation is None:
+        raise UsageError(
+            f"expected a model that reads images for the folder {folder}, found none; give embeddings in a file"
+        )
+    paths = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith(".")
+    )
+    if not paths:
+        raise UsageError(f"expected images ({', '.join(SUFFIXES)}) in {folder}, found none")
+    pixels = torch.stack([_in_shape(read_image(path), image_shape, path) for path in paths])
+    rows = prepare_alike(pixels, preparation)
+    return Records(rows, tuple(str(path.relative_to(folder)) for path in paths))
+
+
+def _in_shape(image: Float[Tensor, "c h w"], shape: tuple[int, int, int], path: Path) -> Float[Tensor, "_ _ _"]:
+    channels, height, width = shape
+    if len(image) == 1 and channels == 3:
+        image = as_rgb(image)
+    if len(image) == 3 and channels == 1:
+        image = image.mean(dim=0, keepdim=True)
+    larger = height == width and image.shape[1] == image.shape[2] and image.shape[1] % height == 0
+    if image.shape[1:] != (height, width) and larger:
+        image = downsample(image[None], height)[0]
+    if tuple(image.shape) != shape:
+        found = "x".join(map(str, image.shape))
+        raise UsageError(f"expected images of {channels}x{height}x{width} (or a multiple), found {found} in {path}")
+    return image
+
+
+def prepare_alike(pixels: Float[Tensor, "m c h w"], preparation: Preparation) -> Float[Tensor, "m d"]:
+    """Rows of other images, with the mean and standard deviation (and the norm) of the model's own."""
+    mean, std = preparation.mean.to(pixels)[:, None, None], preparation.std.to(pixels)[:, None, None]
+    rows = ((pixels - mean) / std).flatten(start_dim=1)
+    if preparation.norm == "sqrt-d":
+        norms = rows.norm(dim=1, keepdim=True)
+        rows = rows * (math.sqrt(rows.shape[1]) / torch.where(norms > 0, norms, 1.0))
+    return rows.to(preparation.mean.dtype)

@@ -1,0 +1,55 @@
+"""A head alone, as people keep it: its matrix in a safetensors file, for embeddings that are in files too."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from exhume.attacks.ranking import Probe
+from exhume.errors import ExhumeError
+
+
+def read_head(path: Path, initial: Path | None = None) -> Probe:
+    """W(T) (k × h) and its bias, under `weight` and `bias` or as the only layer of the file: `fc.weight`, `fc.bias`.
+
+    `initial` holds W(0) likewise; without it the head is taken to have started at zero.
+    """
+    head = _matrix(path)
+    if initial is None:
+        return Probe(head.weights, head.weights, constant=head.biased)
+    start = _matrix(initial)
+    if start.weights.shape != head.weights.shape:
+        raise ExhumeError(
+            f"expected an initial head of shape {list(head.weights.shape)} in {initial}, "
+            f"found {list(start.weights.shape)} (with the bias as a column)"
+        )
+    return Probe(head.weights - start.weights, head.weights, constant=head.biased)
+
+
+class _Head:
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.biased = bias is not None
+        self.weights = weight.double() if bias is None else torch.cat([weight, bias[:, None]], dim=1).double()
+
+
+def _matrix(path: Path) -> _Head:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise ExhumeError(f"expected a head in {path}, found no such file")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+    layers = [name for name, tensor in tensors.items() if tensor.ndim == 2 and name.rpartition(".")[2] == "weight"]
+    if len(layers) != 1:
+        found = ", ".join(sorted(tensors)[:8]) or "no tensor"
+        raise ExhumeError(f"expected one k x h tensor named weight (and a bias) in {path}, found {found}")
+    weight = tensors[layers[0]]
+    bias = tensors.get(layers[0].removesuffix("weight") + "bias")
+    if not weight.is_floating_point() or (bias is not None and bias.shape != (len(weight),)):
+        raise ExhumeError(f"expected a floating-point weight and one bias an output in {path}, found others")
+    if not torch.isfinite(weight).all() or (bias is not None and not torch.isfinite(bias).all()):
+        raise ExhumeError(f"expected finite numbers in {path}, found NaN or infinite ones")
+    return _Head(weight, bias)

@@ -1,0 +1,135 @@
+"""What `exhume rank` is asked for: records, read and prepared, against a run or against a head alone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+
+from exhume.attacks.head_fit import HeadLoss
+from exhume.attacks.ranking import Probe
+from exhume.data.dataset import Preparation
+from exhume.data.records import Records, load_records
+from exhume.errors import UsageError
+from exhume.experiments.head_file import read_head
+from exhume.experiments.ranking import RankedRecords, rank_against
+from exhume.experiments.run import RunFolder
+from exhume.metrics.detection import rows_among
+
+RANK_KEYS = ("rank_members", "rank_auc", "rank_tpr_at_1_percent")
+
+
+@dataclass(frozen=True)
+class RankRequest:
+    """`source` is a run folder, or a file with a head alone, whose records are embeddings then."""
+
+    source: Path
+    candidates: Path
+    non_members: Path | None = None
+    loss: str | None = None
+    """None: what the run was trained with; "none": the fit of the head is left out."""
+    initial: Path | None = None
+    """W(0) for a head file; None: zero."""
+    mean: str | None = None
+    std: str | None = None
+    out: Path | None = None
+    factory: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class RankDone:
+    ranked: RankedRecords
+    summary: dict[str, Any]
+    folder: Path
+
+
+def answer(request: RankRequest) -> RankDone:
+    return _rank_run(request) if request.source.is_dir() else _rank_head(request)
+
+
+def _rank_run(request: RankRequest) -> RankDone:
+    """Ranks against the head of a run, and writes into its folder (or `out`)."""
+    if request.initial is not None:
+        raise UsageError("expected no --initial with a run folder, whose observation knows it, found one")
+    run = RunFolder.existing(request.source)
+    observation = run.observation(request.factory)
+    truth = run.truth() if run.has_truth() else None
+    preparation = _preparation(request, observation.image_shape, None if truth is None else truth.preparation)
+    candidates = load_records(request.candidates, observation.image_shape, preparation)
+    others = _load_others(request, observation.image_shape, preparation)
+    members = candidates.members
+    if members is None and truth is not None and candidates.rows.shape[1] == truth.inputs.shape[1]:
+        members = rows_among(candidates.rows.to(truth.inputs.dtype), truth.inputs)
+    told = request.loss if request.loss is not None else run.summary().get("loss_function", "none")
+    ranked = rank_against(
+        Probe.of(observation),
+        candidates,
+        others,
+        members=members,
+        loss=_loss(told),
+        samples=observation.knowledge.samples,
+        seed=request.seed,
+    )
+    folder = run.path if request.out is None else request.out
+    ranked.save(folder)
+    return RankDone(ranked, run.update_summary(ranked.summary(), drop=RANK_KEYS), folder)
+
+
+def _rank_head(request: RankRequest) -> RankDone:
+    """Ranks embeddings against a head that is in a file by itself."""
+    if request.source.suffix != ".safetensors":
+        raise UsageError(f"expected a run folder or a .safetensors file with a head, found {request.source}")
+    if request.factory is not None:
+        raise UsageError(f"expected no --model with a head file, found {request.factory!r}; its records are embeddings")
+    if request.out is None:
+        raise UsageError("expected --out, a folder for ranking.csv, because a head file has none, found nothing")
+    probe = read_head(request.source, request.initial)
+    candidates, others = load_records(request.candidates), _load_others(request, None, None)
+    loss = _loss("none" if request.loss is None else request.loss)
+    ranked = rank_against(probe, candidates, others, members=candidates.members, loss=loss, seed=request.seed)
+    ranked.save(request.out)
+    return RankDone(ranked, ranked.summary(), request.out)
+
+
+def _load_others(
+    request: RankRequest, image_shape: tuple[int, int, int] | None, preparation: Preparation | None
+) -> Records | None:
+    return None if request.non_members is None else load_records(request.non_members, image_shape, preparation)
+
+
+def _preparation(
+    request: RankRequest, image_shape: tuple[int, int, int] | None, own: Preparation | None
+) -> Preparation | None:
+    """How the model's images are prepared, which is as public as the model: its own way, or as the user says."""
+    if image_shape is None:
+        return None
+    if request.mean is None and request.std is None and own is not None:
+        return own
+    return Preparation(
+        mean=_channels(request.mean or "0", image_shape[0], "--mean"),
+        std=_channels(request.std or "1", image_shape[0], "--std"),
+        scale=torch.ones(0),
+        image_shape=image_shape,
+        standardise="none",
+        norm="keep" if own is None else own.norm,
+    )
+
+
+def _channels(text: str, channels: int, flag: str) -> Tensor:
+    try:
+        values = [float(value) for value in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) not in (1, channels) or (flag == "--std" and min(values) <= 0):
+        raise UsageError(f"expected {flag} as one number or {channels}, one a channel, found {text!r}")
+    return torch.tensor(values * channels if len(values) == 1 else values)
+
+
+def _loss(name: Any) -> str | None:
+    if name == "none":
+        return None
+    if name not in get_args(HeadLoss):
+        raise UsageError(f"expected --loss {', '.join(get_args(HeadLoss))} or none, found {name!r}")
+    return str(name)

@@ -1,0 +1,128 @@
+"""Records of a user ranked against a run or a head: what goes into ranking.csv and summary.json.
+
+The ranking itself knows no truth (`attacks/ranking.py`). Where there is one (a victim that was made here, or a file
+that marks its members), the ranking is held against it afterwards. Where the user has no non-members, the truth also
+says which records are none, and half of these then calibrate.
+"""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from exhume.attacks.embedding_span import NOT_DETERMINED
+from exhume.attacks.ranking import FEWEST_NON_MEMBERS, Probe, Ranking, rank_records
+from exhume.data.records import Records
+from exhume.errors import UsageError
+from exhume.files import write_tensors, write_text
+from exhume.metrics.detection import detection_rate, roc_auc
+
+CALLED = 0.1
+"""Records with q up to this are called training records: one in ten of them may be a false alarm."""
+FEW_NON_MEMBERS = 20
+FALSE_ALARMS = 0.01
+RANKING_FILE, SPAN_FILE = "ranking.csv", "span.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class RankedRecords:
+    ranking: Ranking
+    names: tuple[str, ...]
+    members: Bool[Tensor, " m"] | None
+    samples: int | None
+    """n, if the attacker is told."""
+
+    @property
+    def called(self) -> int | None:
+        q = self.ranking.q_value
+        return None if q is None else int((q <= CALLED).sum())
+
+    def summary(self) -> dict[str, Any]:
+        """The keys of summary.json that a ranking answers for."""
+        ranking = self.ranking
+        values: dict[str, Any] = {
+            "ranked": len(self.names),
+            "rank_non_members": len(ranking.non_member_score),
+            "rank_resolution": ranking.resolution,
+            "rank_called": self.called,
+            "rank_span": ranking.span.rank,
+            "rank_weights_per_sample": self._weights_per_sample(),
+            "rank_note": NOT_DETERMINED,
+        }
+        return values | self._against_truth()
+
+    def _weights_per_sample(self) -> float | None:
+        span = self.ranking.span
+        return span.rank * span.basis.shape[1] / self.samples if self.samples else None
+
+    def _against_truth(self) -> dict[str, Any]:
+        if self.members is None or not self.members.any():
+            return {}
+        others = torch.cat([self.ranking.score[~self.members], self.ranking.non_member_score])
+        if len(others) == 0:
+            return {"rank_members": int(self.members.sum())}
+        scores = self.ranking.score[self.members]
+        return {
+            "rank_members": int(self.members.sum()),
+            "rank_auc": roc_auc(scores, others),
+            "rank_tpr_at_1_percent": detection_rate(scores, others, FALSE_ALARMS),
+        }
+
+    def as_csv(self) -> str:
+        ranking, text = self.ranking, io.StringIO()
+        columns = ["rank", "record", "score", "p_value", "q_value", "alignment", "fit"]
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*columns, *([] if self.members is None else ["member"])])
+        for place, index in enumerate(ranking.order, start=1):
+            numbers = (ranking.score, ranking.p_value, ranking.q_value, ranking.alignment, ranking.fit)
+            cells = ["" if values is None else f"{float(values[index]):.6g}" for values in numbers]
+            truth = [] if self.members is None else [int(self.members[index])]
+            writer.writerow([place, self.names[index], *cells, *truth])
+        return text.getvalue()
+
+    def save(self, folder: Path) -> None:
+        span = self.ranking.span
+        write_text(folder / RANKING_FILE, self.as_csv())
+        tensors = {"basis": span.basis, "singular_values": span.singular_values}
+        write_tensors(folder / SPAN_FILE, "embedding-span", tensors, {"rank": span.rank, "note": NOT_DETERMINED})
+
+
+def rank_against(
+    probe: Probe,
+    candidates: Records,
+    non_members: Records | None = None,
+    *,
+    members: Bool[Tensor, " m"] | None = None,
+    loss: str | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+) -> RankedRecords:
+    """Ranks the candidates. `members` says which of them were trained on, where that is known; it only chooses which
+    others calibrate if no non-members are given, and is then left aside until the ranking is there."""
+    names, rows = candidates.names, candidates.rows
+    calibration = None if non_members is None else non_members.rows
+    if calibration is None and members is not None:
+        chosen = _split_off(members, seed)
+        calibration, kept = rows[chosen], torch.ones(len(rows), dtype=torch.bool)
+        kept[chosen] = False
+        rows, members = rows[kept], members[kept]
+        names = tuple(name for name, keep in zip(names, kept.tolist(), strict=True) if keep)
+    return RankedRecords(rank_records(probe, rows, calibration, loss), names, members, samples)
+
+
+def _split_off(members: Bool[Tensor, " m"], seed: int) -> Tensor:
+    """Half of the records that were not trained on, at random."""
+    others = (~members).nonzero()[:, 0]
+    count = len(others) // 2
+    if count < FEWEST_NON_MEMBERS:
+        raise UsageError(
+            f"expected non-members to calibrate with, found {len(others)} records that were not trained on; "
+            "give --non-members"
+        )
+    order = torch.randperm(len(others), generator=torch.Generator().manual_seed(seed))
+    return others[order[:count]]
