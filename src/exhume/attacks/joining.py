@@ -1,0 +1,83 @@
+"""How processes that torchrun started become the ranks of one attack.
+
+torchrun (or anything else that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT) says who is there. Sums go over gloo
+on CPUs and over NCCL between GPUs. When a rank dies, its connections close and the others learn it at once; a rank that
+is there but does not answer is given up after `PATIENCE`.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from exhume.attacks.ranks import ALONE, Ranks, RanksLost
+from exhume.errors import ExhumeError
+
+PATIENCE = timedelta(minutes=10)  # a rank may have to read or draw many rows before the first sum
+
+
+@contextmanager
+def joined(patience: timedelta = PATIENCE) -> Iterator[Ranks]:
+    """The ranks that were started together with this process, or this process alone."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size < 2:
+        yield ALONE
+        return
+    store = _meet(size, patience)
+    ranks = Ranks(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), store)
+    try:
+        with _termination_raises(size):
+            yield ranks
+    finally:
+        dist.destroy_process_group()
+
+
+def own_device(device: torch.device) -> torch.device:
+    """The GPU of this process where several of them share a machine and none was named."""
+    if device.type != "cuda" or device.index is not None or "LOCAL_RANK" not in os.environ:
+        return device
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+
+
+def _meet(size: int, patience: timedelta) -> Any:
+    try:
+        store, rank, _ = next(dist.rendezvous("env://", timeout=patience))
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+        dist.init_process_group(
+            backend, store=dist.PrefixStore("sums", store), rank=rank, world_size=size, timeout=patience
+        )
+        return store
+    except (RuntimeError, ValueError) as problem:
+        raise ExhumeError(
+            f"expected {size} ranks to meet within {patience.total_seconds():.0f} s, found: "
+            f"{str(problem).splitlines()[0]}; start them with torchrun"
+        ) from problem
+
+
+@contextmanager
+def _termination_raises(size: int) -> Iterator[None]:
+    """torchrun ends all ranks when one has died: what is under way then ends like any other failure."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise RanksLost(
+            f"expected {size} ranks to the end, found that one has stopped or that all were told to; "
+            "start again with the same command to continue"
+        )
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except BaseException:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this rank is leaving, and has to say why
+        raise
+    signal.signal(signal.SIGTERM, before)
