@@ -1,6 +1,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -53,7 +54,7 @@ def problem_of(samples: int | None = N, noise: float = 0.0, norm: float | None =
     return ModuleProblem(loss, norm, samples, seed, lambda _: None, torch.float64, torch.device("cpu"), SHAPE)
 
 
-QUICK = ModuleNewton(iterations=25, stage_iterations=12, starts=2)
+QUICK = ModuleNewton(polish_iterations=25, stage_iterations=12, starts=2)
 
 
 def run(method: ModuleNewton, problem: ModuleProblem, resume: State | None = None) -> list[Step]:
@@ -195,6 +196,25 @@ def test_an_attack_resumed_anywhere_goes_on_as_if_undisturbed(samples: int | Non
         assert numbers == [step.state.numbers for step in whole[place + 1 :]], "passes are counted once"
 
 
+@pytest.mark.parametrize("samples", [N, None])
+@pytest.mark.parametrize("limit", [1, 12, 20])
+def test_the_number_of_iterations_bounds_the_whole_attack(samples: int | None, limit: int) -> None:
+    steps = run(replace(QUICK, iterations=limit), problem_of(samples))
+    assert steps[-1].iteration == limit
+    assert len(steps[-1].candidates) > 0
+    if samples is not None:
+        assert len(steps[-1].candidates) == samples, "there are no more samples than that"
+
+
+def test_a_search_that_is_stopped_keeps_the_candidates_that_the_weights_need_most() -> None:
+    truth = smooth_samples()
+    stream = torch.Generator().manual_seed(3)
+    others = Coordinates(NORM).rows_at(torch.randn(2, D, generator=stream, dtype=torch.float64))
+    kept = QUICK.finish(problem_of(), torch.cat([others[:1], truth, others[1:]]))
+    assert torch.equal(kept, truth)
+    assert torch.equal(QUICK.finish(problem_of(None), others), others)
+
+
 def test_an_attack_resumed_at_its_end_has_the_result() -> None:
     whole = run(QUICK, problem_of())
     again = run(QUICK, problem_of(), whole[-1].state)
@@ -203,7 +223,7 @@ def test_an_attack_resumed_at_its_end_has_the_result() -> None:
 
 
 def test_samples_come_back_with_their_signs_when_their_number_is_told() -> None:
-    steps = run(ModuleNewton(iterations=300, starts=1), problem_of())
+    steps = run(ModuleNewton(polish_iterations=300, starts=1), problem_of())
     assert steps[-1].candidates.shape == (N, D)
     assert signed_error(smooth_samples(), steps[-1].candidates) < 1e-3
     assert steps[-1].loss < 1e-7
@@ -211,7 +231,7 @@ def test_samples_come_back_with_their_signs_when_their_number_is_told() -> None:
 
 def test_the_number_of_samples_is_found_and_noise_is_not_fitted_by_more() -> None:
     problem = problem_of(samples=None, noise=0.01)
-    steps = run(ModuleNewton(iterations=300), problem)
+    steps = run(ModuleNewton(polish_iterations=300), problem)
     floor = problem.loss.fit(smooth_samples()).loss
     assert len(steps[-1].candidates) == N
     assert signed_error(smooth_samples(), steps[-1].candidates) < 0.05
@@ -220,7 +240,7 @@ def test_the_number_of_samples_is_found_and_noise_is_not_fitted_by_more() -> Non
 
 def test_free_norms_are_left_to_the_coefficients_of_homogeneous_features() -> None:
     """SmallNet has no bias and ReLUs only: g(t x) = t g(x), so directions are all that can be found."""
-    steps = run(ModuleNewton(iterations=300, starts=1), problem_of(norm=None))
+    steps = run(ModuleNewton(polish_iterations=300, starts=1), problem_of(norm=None))
     found = steps[-1].candidates
     assert steps[-1].loss < 1e-6
     assert signed_error(smooth_samples(), NORM * found / found.norm(dim=1, keepdim=True)) < 0.01
@@ -264,6 +284,8 @@ def test_evaluating_counts_two_passes() -> None:
     [
         ({"iterations": 0}, "at least 1 iteration"),
         ({"stage_iterations": 0}, "at least 1 iteration"),
+        ({"polish_iterations": 0}, "at least 1 iteration"),
+        ({"widening": 0.9}, "as many candidates as samples"),
         ({"starts": 0}, "at least 1 start"),
         ({"excess": 0.5}, "as many candidates as samples"),
     ],

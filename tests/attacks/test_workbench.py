@@ -57,7 +57,7 @@ def test_each_output_is_one_more_equation_a_row_as_far_as_there_are_samples() ->
     one, three, ten = (bench_of(outputs=outputs)[0] for outputs in (1, 3, 10))
     assert one.capacity(0.75) == 125
     assert three.capacity(0.75) == 1500 * 3 // (D - 1 + 3)
-    assert ten.capacity(0.75) == 1500 * N // (D - 1 + N)  # ten outputs of four samples: six of them are combinations of the others
+    assert ten.capacity(0.75) == 1500 * N // (D - 1 + N)  # of ten outputs of four samples, six are redundant
     assert ten.rows_for(60, 5.0).features.p == 1024  # 5 x 12 x 60 / 4 numbers, in whole blocks
     assert one.rows_for(100, 5.0).features.p == 2000  # all there are
 

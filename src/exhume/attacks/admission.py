@@ -7,6 +7,7 @@ fault.
 
 import torch
 
+from exhume.attacks.ranks import ALONE, Ranks
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, blocks
@@ -14,23 +15,25 @@ from exhume.features.rows import DrawnRows, blocks
 _SINGULAR = 1e-10  # of the largest eigenvalue of VᵀV, which rounding alone does not reach
 
 
-def check_features(features: RidgeFeatures) -> None:
+def check_features(features: RidgeFeatures, ranks: Ranks = ALONE) -> None:
     """Raises for features with repeated rows, or (p ≥ d) with rows that leave directions out."""
     if isinstance(features.rows, DrawnRows):
         return
-    _check_repeated(features)
+    _check_repeated(features, ranks)
     if features.p >= features.d:
         _check_rank(features)
 
 
-def _check_repeated(features: RidgeFeatures) -> None:
+def _check_repeated(features: RidgeFeatures, ranks: Ranks) -> None:
     """Rows with the same product with a random direction and the same bias are the same; dead rows are let pass."""
     direction = torch.randn(features.d, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    marks = torch.empty(features.p, 2, dtype=torch.float64)
-    for block in blocks(features.rows):
-        rows = features.rows.block(block.start, block.stop).double()
-        marks[block, 0] = rows @ direction.to(rows.device)
-        marks[block, 1] = 0 if features.bias is None else features.bias[block].double()
+    own, numbers = ranks.share.of(features), ranks.share.numbers(features.p)
+    marks = torch.zeros(features.p, 2, dtype=torch.float64)
+    for block in blocks(own.rows):
+        rows = own.rows.block(block.start, block.stop).double()
+        marks[numbers[block], 0] = (rows @ direction.to(rows.device)).cpu()
+        marks[numbers[block], 1] = 0 if own.bias is None else own.bias[block].double().cpu()
+    marks = ranks.sum(marks)
     if not torch.isfinite(marks).all():
         raise ExhumeError("expected finite rows of V, found NaN or infinite ones; check the features file")
     alive = marks[marks[:, 0] != 0]

@@ -1,18 +1,31 @@
 """An observation made ready for a method: what the method is given, and the verdict on what it finds.
 
 Two kinds of feature maps, two kinds of cases: features φ(Vx + b), whose rows are equations of their own and stream over
-V, and the penultimate features of a network, which are evaluated as a whole.
+V, and the penultimate features of a network, which are evaluated as a whole. An attack in a subspace has one of the
+former for each of its stages.
 """
 
+from exhume.attacks.image_prior import ImagePrior
+from exhume.attacks.informed import InformedAttack
+from exhume.attacks.informed_case import InformedCase
 from exhume.attacks.judgement import Means
 from exhume.attacks.module_case import ModuleCase
+from exhume.attacks.module_tangent import ModuleTangentAttack, seen_by_gradients
+from exhume.attacks.prior_problem import PriorCase
 from exhume.attacks.problem import Method
 from exhume.attacks.ridge_case import RidgeCase
+from exhume.attacks.staged import StagedCase
+from exhume.attacks.subspace import SubspaceAttack, open_subspace
+from exhume.attacks.tangent_case import TangentCase
+from exhume.attacks.tangent_newton import KktAttack, NtkAttack
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
 
-Case = RidgeCase | ModuleCase
+Case = RidgeCase | ModuleCase | StagedCase | TangentCase | InformedCase | PriorCase
+
+
+SHARED_METHODS = ("split-newton", "heavy-ball")  # all their sums over rows are sums over ranks
 
 
 def open_case(observation: Observation, method: Method, seed: int, held_out: float, means: Means) -> Case:
@@ -24,6 +37,20 @@ def open_case(observation: Observation, method: Method, seed: int, held_out: flo
             f"expected a method for {kinds[network]}, found {method.name}, which is for {kinds[not network]}; "
             "leave --method out"
         )
+    if means.ranks.size > 1 and method.name not in SHARED_METHODS:
+        raise UsageError(
+            f"expected one process for {method.name}, found {means.ranks.size} ranks; start it without torchrun, or "
+            f"take {' or '.join(SHARED_METHODS)}, whose rows can be shared"
+        )
+    if isinstance(method, ModuleTangentAttack):
+        return ModuleCase.open(seen_by_gradients(observation), seed, held_out, means)
     if network:
         return ModuleCase.open(observation, seed, held_out, means)
-    return RidgeCase.open(observation, method.few_rows, seed, held_out, means)
+    if isinstance(method, InformedAttack):
+        return InformedCase.open(observation, seed, held_out, means)
+    if isinstance(method, NtkAttack | KktAttack):
+        return TangentCase.open(observation, method.view(), seed, held_out, means)
+    if isinstance(method, SubspaceAttack):
+        return open_subspace(observation, method, seed, held_out, means)
+    case = RidgeCase.open(observation, method.few_rows, seed, held_out, means)
+    return PriorCase.open(case, method.spectrum, means) if isinstance(method, ImagePrior) else case

@@ -9,7 +9,8 @@ equation, in units of the weights' own mean square. The least-squares candidates
 σ² M⁻¹ ⊗ I, where M is the curvature of the loss (`gauss_newton.py`), so sqrt(σ² [M⁻¹]_ii) is the size of
 ||x̂_i − x_i|| / √d to expect. It is large for a sample with a tiny coefficient, which leaves hardly a trace in the
 weights, and for copies that share one sample's coefficient. σ² is estimated with caution from the loss L on the fitted
-weights and the loss H on h unseen ones; q = m d / (k p) is the share of the equations that the unknowns use up:
+weights and the loss H on h unseen ones; q = m (d − 1 + k) / (k p) is the share of the equations that the unknowns of m
+candidates with k coefficients each use up:
 
     σ² (1 − q) = max( H h / χ²_h(1 %),  L / (1 − q) )
 
@@ -17,8 +18,8 @@ A few unseen weights may be well predicted by luck, hence the quantile; noise th
 itself; and where q is large what is left is seldom pure noise, because wrong candidates hide among right ones, hence
 the factor 1 − q on the left. The confidence of a candidate is 1 / (1 + σ² [M⁻¹]_ii / 0.03²).
 
-*The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: H is at the rounding of the
-weights; or it is what noise (features that drifted) would leave, and far below what the least of the candidates
+*The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: H is at the rounding of
+the weights; or it is what noise (features that drifted) would leave, and far below what the least of the candidates
 explains, so that no sample of that size is missing.
 """
 
@@ -31,6 +32,7 @@ from torch import Tensor
 
 from exhume.attacks.gauss_newton import metric
 from exhume.attacks.pruning import removal_costs
+from exhume.attacks.ranks import ALONE, Ranks
 from exhume.attacks.span import Fit, SpanLoss
 from exhume.errors import UsageError
 from exhume.observation import Observation
@@ -75,18 +77,20 @@ def loss_on(
     count: int,
     candidates: Float[Tensor, "m d"],
     coefficients: Float[Tensor, "m k"],
+    ranks: Ranks = ALONE,
 ) -> float | None:
     """||θ_h − αᵀF_h||² / ||θ_h||² on rows that the attack did not fit; None where there are none."""
     weights = observation.weights[:, start : start + count]
     if count == 0 or not torch.any(weights):
         return None
-    features = observation.ridge.part(start, start + count)
-    return SpanLoss(features, weights, candidates.dtype, candidates.device).predict_loss(candidates, coefficients)
+    features, weights = ranks.share.of(observation.ridge.part(start, start + count)), ranks.share.columns(weights)
+    loss = SpanLoss(features, weights, candidates.dtype, candidates.device, ranks)
+    return loss.predict_loss(candidates, coefficients)
 
 
 @dataclass(frozen=True)
 class Unexplained:
-    """What candidates leave of the weights: L, H, the number h of unseen equations, and q = m d / (k p)."""
+    """What candidates leave of the weights: L, H, the number h of unseen equations, and q = m (d − 1 + k) / (k p)."""
 
     loss: float
     unseen_loss: float
@@ -110,14 +114,24 @@ class Unexplained:
 
 
 def certify(
-    loss: SpanLoss, fit: Fit, unseen_loss: float | None, split: RowSplit, weights: Float[Tensor, "k p"]
+    loss: SpanLoss,
+    fit: Fit,
+    unseen_loss: float | None,
+    split: RowSplit,
+    weights: Float[Tensor, "k p"],
+    share: float = 1.0,
 ) -> Certificate:
-    """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published)."""
+    """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
+
+    `share` is r / d where candidates are known to lie in r of the d dimensions: they can err in no others.
+    """
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
-    q = fit.candidates.numel() / loss.equations
-    left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
-    return verdict(metric(loss, fit), removal_costs(fit, loss), left, split.held_out, weights)
+    m, d = fit.candidates.shape
+    left = Unexplained(
+        fit.loss, unseen_loss, split.held_out * loss.outputs, m * (d - 1 + loss.outputs) / loss.equations
+    )
+    return verdict(metric(loss, fit) / share, removal_costs(fit, loss), left, split.held_out, weights)
 
 
 def unjudged(m: int, held_out: int = 0) -> Certificate:

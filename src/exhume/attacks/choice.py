@@ -1,19 +1,25 @@
 """Which method to run on an observation, and what it is told."""
 
 from exhume.attacks.heavy_ball import HeavyBall
+from exhume.attacks.informed import InformedAttack
 from exhume.attacks.module_newton import ModuleNewton
+from exhume.attacks.module_tangent import ModuleTangentAttack
 from exhume.attacks.problem import Method
 from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.subspace import Source, SubspaceAttack
+from exhume.attacks.tangent_newton import KktAttack, NtkAttack
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
-METHODS = ("auto", "split-newton", "heavy-ball", "module-newton")
+METHODS = ("auto", "split-newton", "heavy-ball", "module-newton", "subspace", "ntk", "kkt", "informed")
 
 
 def choose_method(
     name: str,
     *,
     network: bool = False,
+    known: Source | None = None,
+    subspace: Source | None = None,
     step_size: float | None = None,
     inactive_slope: float = 0.0,
     iterations: int | None = None,
@@ -21,10 +27,33 @@ def choose_method(
 ) -> Method:
     """The method of that name; options that it does not have are refused rather than ignored.
 
-    `network`: what is attacked are the penultimate features of a network; "auto" depends on it.
+    `network`: what is attacked are the penultimate features of a network; "auto" depends on it. `known`: where a
+    subspace of the data can be had from (`known_subspace`), which "auto" makes use of. `subspace`: where it is to come
+    from, with any method for features of random rows.
     """
     if name not in METHODS:
         raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
+    if name in ("ntk", "kkt", "informed"):
+        if subspace is not None or step_size is not None or inactive_slope != 0 or exact:
+            raise UsageError(f"expected no --subspace, --step, --inactive-slope or --exact with {name}, found one")
+        return _of_all_weights(name, network, iterations)
+    if network and (subspace is not None or name == "subspace"):
+        raise UsageError("expected no subspace with a network, whose first layer is not that of the features; leave it")
+    source = subspace or (known if name in ("auto", "subspace") else None)
+    if name == "subspace" and source is None:
+        raise UsageError(
+            "expected a subspace, found an observation that knows none; give --subspace moments or FILE, or train with "
+            "--knows-first-layer"
+        )
+    if source is not None and not network:
+        inner = choose_method(
+            "split-newton" if name in ("auto", "subspace") else name,
+            step_size=step_size,
+            inactive_slope=inactive_slope,
+            iterations=iterations,
+            exact=exact,
+        )
+        return SubspaceAttack(source, inner, insist=name == "subspace" or subspace is not None)
     if name == "module-newton" or (network and name == "auto"):
         if step_size is not None or inactive_slope != 0 or exact:
             raise UsageError("expected no --step, --inactive-slope or --exact with a network, found one; leave it out")
@@ -37,6 +66,23 @@ def choose_method(
     if step_size is not None or inactive_slope != 0:
         raise UsageError("expected --step and --inactive-slope with --method heavy-ball, found split-newton")
     return SplitNewton(iterations=SplitNewton.iterations if iterations is None else iterations, exact=exact)
+
+
+def _of_all_weights(name: str, network: bool, iterations: int | None) -> Method:
+    """The attacks that need more than the last layer, or more than weights."""
+    if name == "informed":
+        return InformedAttack() if iterations is None else InformedAttack(iterations)
+    if name == "ntk" and network:
+        return ModuleTangentAttack(ModuleNewton() if iterations is None else ModuleNewton(iterations))
+    attack = NtkAttack if name == "ntk" else KktAttack
+    return attack() if iterations is None else attack(iterations)
+
+
+def known_subspace(observation: Observation) -> Source | None:
+    """Where a subspace of the data can be had from: somebody who knows it, or the first layer's change."""
+    if observation.subspace is not None:
+        return "given"
+    return None if observation.initial_rows is None else "first-layer"
 
 
 def tell(observation: Observation, method: Method, samples: int | None) -> Observation:

@@ -7,12 +7,13 @@ search finds coarse structure first and details after, and bad minima that noise
 aside. S is invertible: every image can still be reached, and the loss is what it was. Without an image shape S = I.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from exhume.frequencies import cosine_transform
 
 CHROMA = 0.4  # amplitude of colour differences over that of brightness
 
@@ -91,12 +92,3 @@ class Coordinates:
         images = rows.reshape(len(rows), *self.amplitude.shape)
         found = torch.einsum("ncij,ac,ki,lj->nakl", images, self.colours, self.rows, self.columns)
         return (found * self.amplitude).reshape(rows.shape)
-
-
-def cosine_transform(size: int) -> Float[Tensor, "size size"]:
-    """The orthonormal cosine transform, one frequency a row."""
-    frequency = torch.arange(size, dtype=torch.float64)[:, None]
-    place = torch.arange(size, dtype=torch.float64) + 0.5
-    transform = torch.cos(math.pi * frequency * place / size) * math.sqrt(2 / size)
-    transform[0] /= math.sqrt(2)
-    return transform

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from exhume.attacks.span import Fit, SpanLoss
 from exhume.features import memory
-from exhume.features.rows import blocks
 
 # shares of the mean curvature added where a candidate has none of its own (a coefficient near zero)
 _FLOOR = 1e-6
@@ -76,7 +75,7 @@ def metric(loss: SpanLoss, fit: Fit) -> Float[Tensor, "m m"]:
 
 
 def _metric(loss: SpanLoss, fit: Fit, slopes: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
-    overlap = (slopes @ slopes.T).double()
+    overlap = loss.ranks.sum((slopes @ slopes.T).double())
     return (fit.coefficients @ fit.coefficients.T) * overlap * mean_square(loss)
 
 
@@ -129,9 +128,11 @@ def tangent(directions: Float[Tensor, "m d"], candidates: Float[Tensor, "m d"]) 
 
 def mean_square(loss: SpanLoss) -> float:
     """E[v_j²], from the first block of rows that are not all zero: a scale, no more."""
-    rows = loss.features.rows
-    for block in blocks(rows, min(rows.block_rows, 4096)):
-        mean = float(rows.block(block.start, block.stop).double().square().mean())
-        if mean > 0:
-            return mean
+    rows, own = loss.features.rows, loss.ranks.share.count
+    size = min(rows.block_rows, 4096)
+    for start in range(0, loss.p, size):
+        stop = min(start + size, loss.p)
+        total = loss.ranks.total(float(rows.block(own(start), own(stop)).double().square().sum()))
+        if total > 0:
+            return total / ((stop - start) * rows.d)
     return 1.0

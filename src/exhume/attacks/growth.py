@@ -8,11 +8,16 @@ from torch import Tensor
 
 from exhume.attacks.levenberg import Pace
 
+WORTH = 0.99  # a stage pays that brings the score below this share of the best one
+WORTH_DRIFTING = 0.7  # of the score at the last stage that paid, where the features drift
+
 
 @dataclass
 class Growth:
     """The state of one growth from few candidates to many: what a checkpoint has to keep of it."""
 
+    drifts: bool = False  # every candidate explains a little more of the drift: only large gains pay
+    mark: float = math.inf  # the score that a stage which pays has to beat
     best: float = math.inf  # the lowest score so far
     kept: Float[Tensor, "m d"] | None = None  # the candidates that had it
     since: int = 0  # candidates added since it last fell
@@ -21,7 +26,10 @@ class Growth:
     pace: Pace = field(default_factory=Pace)
 
     def judge(self, score: float, candidates: Float[Tensor, "m d"]) -> None:
-        self.since = 0 if score < 0.99 * self.best else self.since + self.added
+        paid = score < (WORTH_DRIFTING if self.drifts else WORTH) * self.mark
+        self.since = 0 if paid else self.since + self.added
+        if paid or not self.drifts:
+            self.mark = min(self.mark, score)
         if score < self.best:
             self.best, self.kept = score, candidates
 
@@ -29,8 +37,9 @@ class Growth:
         return self.paying or (m < cap and self.since <= max(4, m // 6))
 
     def numbers(self) -> dict[str, float]:
-        best = -1.0 if math.isinf(self.best) else self.best  # JSON has no infinity
+        mark, best = (-1.0 if math.isinf(score) else score for score in (self.mark, self.best))  # JSON has no infinity
         return {
+            "mark": mark,
             "best": best,
             "since": self.since,
             "added": self.added,
@@ -44,8 +53,10 @@ class Growth:
         return {name: tensor for name, tensor in named.items() if tensor is not None}
 
     @classmethod
-    def restored(cls, numbers: dict[str, float], tensors: dict[str, Tensor]) -> "Growth":
+    def restored(cls, numbers: dict[str, float], tensors: dict[str, Tensor], drifts: bool = False) -> "Growth":
         return cls(
+            drifts=drifts,
+            mark=math.inf if numbers["mark"] < 0 else numbers["mark"],
             best=math.inf if numbers["best"] < 0 else numbers["best"],
             kept=tensors.get("best_candidates"),
             since=int(numbers["since"]),

@@ -6,24 +6,27 @@ from types import FrameType, TracebackType
 
 
 class Interruption:
-    """While active, SIGINT sets `asked` instead of raising; a second SIGINT raises KeyboardInterrupt as usual."""
+    """While active, SIGINT sets `asked` instead of raising; a second SIGINT raises KeyboardInterrupt as usual.
 
-    def __init__(self) -> None:
+    `termination`: so does SIGTERM, by which torchrun ends the ranks of an attack.
+    """
+
+    def __init__(self, termination: bool = False) -> None:
         self.asked = False
-        self._previous: signal._HANDLER = None
         # Python delivers signals to the main thread only; elsewhere there is nothing to catch
-        self._active = threading.current_thread() is threading.main_thread()
+        active = threading.current_thread() is threading.main_thread()
+        self._signals = (signal.SIGINT, *((signal.SIGTERM,) if termination else ())) if active else ()
+        self._previous: list[signal._HANDLER] = []
 
     def __enter__(self) -> "Interruption":
-        if self._active:
-            self._previous = signal.signal(signal.SIGINT, self._ask)
+        self._previous = [signal.signal(number, self._ask) for number in self._signals]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._active:
-            signal.signal(signal.SIGINT, self._previous)
+        for number, previous in zip(self._signals, self._previous, strict=True):
+            signal.signal(number, previous)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:

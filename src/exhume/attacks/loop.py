@@ -5,8 +5,9 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.interruption import Interruption
 from exhume.attacks.problem import Method, Step
+from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
 from exhume.features.ridge import RidgeFeatures
@@ -55,11 +57,15 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """A reconstruction, the trace that led to it, and whether somebody stopped it on the way."""
+    """A reconstruction, the trace that led to it, and whether somebody stopped it on the way.
+
+    `stopped`: it did not end by itself, because somebody or a limit stopped it.
+    """
 
     reconstruction: Reconstruction
     trace: list[dict[str, float]]
     interrupted: bool
+    stopped: bool = False
 
 
 def run_attack(
@@ -74,47 +80,96 @@ def run_attack(
     device: torch.device | str = "cpu",
     watch: Callable[[Progress], None] | None = None,
     checkpoint: Path | None = None,
+    ranks: Ranks = ALONE,
 ) -> Attacked:
     """Runs a method on an observation until it converges or a limit is reached.
 
     `products=torch.bfloat16` lets a method take its products with V in that precision until the end phase.
 
     With `checkpoint`, the state is saved there every now and then, and an attack with the same settings continues from
-    it; the file is removed when the attack has ended by itself.
+    it, on any number of ranks; the file is removed when the attack has ended by itself. Of several `ranks`, all of
+    which call this, only the first opens the file.
     """
     limits = limits or Limits()
-    means = Means(limits.memory_bytes, dtype, products or dtype, torch.device(device))
+    settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
+    _check_same(settings, ranks)
+    means = Means(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks)
     case = open_case(observation, method, seed, held_out, means)
     problem = case.problem
-    settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
-    saved = load_checkpoint(checkpoint, settings) if checkpoint else None
-    trace = _trace_until(saved)
+    keeper = _Keeper(checkpoint if ranks.first else None, settings)
+    saved = ranks.from_first(keeper.load())
+    trace = keeper.trace = _trace_until(saved)
     earlier_seconds = trace[-1]["seconds"] if trace else 0.0
-    began = last_saved = time.monotonic()
-    step, over = None, False
-    with Interruption() as interruption:
-        for step in method.steps(problem, saved.state if saved else None):
-            seconds = earlier_seconds + time.monotonic() - began
-            if not math.isfinite(step.loss):
-                raise ExhumeError(f"expected a finite loss, found {step.loss} at iteration {step.iteration}")
-            if not trace or step.iteration > trace[-1]["iteration"]:
-                trace.append(_trace_line(step, problem.loss.passes, seconds))
-            if watch:
-                watch(Progress(step, problem.loss.passes, seconds, method.iterations))
-            over = interruption.asked or seconds >= limits.seconds
-            if checkpoint and (over or time.monotonic() - last_saved > CHECKPOINT_SECONDS):
-                save_checkpoint(checkpoint, Checkpoint(settings, step.state, tuple(trace)))
-                last_saved = time.monotonic()
-            if over:
-                break
-        interrupted = over and interruption.asked
-    assert step is not None, "a method yields at least its start"
-    candidates = method.finish(problem, step.candidates) if over else step.candidates
-    found = _reconstruction(case, method, candidates, trace[-1], settings)
+    began, over = time.monotonic(), False
+    with keeper.saving_where_ranks_stop():
+        with Interruption(termination=ranks.size > 1) as interruption:
+            for step in method.steps(problem, saved.state if saved else None):
+                seconds = earlier_seconds + time.monotonic() - began
+                if not math.isfinite(step.loss):
+                    raise ExhumeError(f"expected a finite loss, found {step.loss} at iteration {step.iteration}")
+                if not trace or step.iteration > trace[-1]["iteration"]:
+                    trace.append(_trace_line(step, problem.loss.passes, seconds))
+                if watch:
+                    shown = replace(step, candidates=case.lift(step.candidates))
+                    watch(Progress(shown, problem.loss.passes, seconds, method.iterations))
+                keeper.step = step
+                over = ranks.any(interruption.asked or seconds >= limits.seconds)
+                keeper.save_now_and_then(at_once=over)
+                if over:
+                    break
+            interrupted = over and ranks.any(interruption.asked)
+        assert keeper.step is not None, "a method yields at least its start"
+        candidates = keeper.step.candidates
+        candidates = method.finish(problem, candidates) if over else candidates
+        found = _reconstruction(case, method, candidates, trace[-1], settings)
     memory.release()
-    if checkpoint and not over:
-        checkpoint.unlink(missing_ok=True)
-    return Attacked(found, trace, interrupted)
+    if not over:
+        keeper.remove()
+    return Attacked(found, trace, interrupted, over)
+
+
+@dataclass
+class _Keeper:
+    """Keeps the checkpoint of an attack, where there is to be one."""
+
+    path: Path | None
+    settings: dict[str, Any]
+    trace: list[dict[str, float]] = field(default_factory=list)
+    step: Step | None = None
+    last_saved: float = field(default_factory=time.monotonic)
+
+    def load(self) -> Checkpoint | None:
+        return None if self.path is None else load_checkpoint(self.path, self.settings)
+
+    def save_now_and_then(self, at_once: bool) -> None:
+        if at_once or time.monotonic() - self.last_saved > CHECKPOINT_SECONDS:
+            self._save()
+
+    @contextmanager
+    def saving_where_ranks_stop(self) -> Iterator[None]:
+        try:
+            yield
+        except RanksLost:
+            with Interruption(termination=True):  # torchrun is about to end this rank as well: not before this is done
+                self._save()
+            raise
+
+    def remove(self) -> None:
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        if self.path is not None and self.step is not None:
+            save_checkpoint(self.path, Checkpoint(self.settings, self.step.state, tuple(self.trace)))
+            self.last_saved = time.monotonic()
+
+
+def _check_same(settings: dict[str, Any], ranks: Ranks) -> None:
+    if settings != ranks.from_first(settings):
+        raise ExhumeError(
+            f"expected the same observation and options on all ranks, found others on rank {ranks.rank} than on rank "
+            "0; give every machine the same run folder"
+        )
 
 
 def _trace_until(saved: Checkpoint | None) -> list[dict[str, float]]:
@@ -147,11 +202,17 @@ def _fingerprint(observation: Observation) -> str:
     digest.update(_bytes(observation.weights))
     features = observation.features
     digest.update(f"{features.p} {features.d} {observation.knowledge}".encode())
+    if observation.known is not None:
+        digest.update(_bytes(observation.known.inputs))
     if isinstance(features, RidgeFeatures):
         digest.update(features.activation.name.encode())
         digest.update(_bytes(features.rows.block(0, min(features.p, 64))))
         if features.bias is not None:
             digest.update(_bytes(features.bias))
+        if observation.initial_rows is not None:
+            digest.update(_bytes(observation.initial_rows.block(0, min(features.p, 64))))
+        if observation.subspace is not None:
+            digest.update(_bytes(observation.subspace))
     else:  # a network is told by what it makes of one input
         probe = torch.randn(1, features.d, generator=torch.Generator().manual_seed(0)).to(observation.weights)
         digest.update(_bytes(features(probe)))
@@ -182,7 +243,7 @@ def _reconstruction(
     judged = case.judge(candidates)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
-        candidates=candidates.cpu(),
+        candidates=case.lift(candidates).cpu(),
         coefficients=judged.coefficients.cpu(),
         method=method.name,
         certificate=judged.certificate,
@@ -193,4 +254,5 @@ def _reconstruction(
         peak_memory_mb=peak,
         seed=settings["seed"],
         settings=settings,
+        facts=case.facts | judged.facts,
     )

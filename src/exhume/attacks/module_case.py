@@ -1,6 +1,6 @@
 """Penultimate features of a network: whole groups of them (channels) are kept for steering and for the verdict."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ from torch import Tensor
 from exhume import seeds
 from exhume.attacks.certificate import Unexplained, unjudged, verdict
 from exhume.attacks.general_span import GeneralFit, GeneralSpanLoss, removal_costs
-from exhume.attacks.judgement import Judgement, Means
+from exhume.attacks.judgement import Facts, Judgement, Means
 from exhume.attacks.module_problem import ModuleProblem
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
@@ -33,6 +33,7 @@ class ModuleCase:
     features: ModuleFeatures
     split: CoordinateSplit
     problem: ModuleProblem
+    facts: Facts = field(default_factory=dict)
 
     @classmethod
     def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "ModuleCase":
@@ -60,6 +61,10 @@ class ModuleCase:
             image_shape=observation.image_shape,
         )
         return cls(observation, features, split, problem)
+
+    def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        """Candidates of this case are the samples themselves."""
+        return candidates
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         loss = self.problem.loss.to(candidates.dtype)

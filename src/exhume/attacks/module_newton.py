@@ -1,8 +1,9 @@
 """exhume's attack on the last layer of any network: quasi-Newton on the projected loss, smooth pictures first.
 
-    scout    n told: several starts with more candidates than samples, the one of the lowest loss goes on
     grow     n not told: a few candidates, then half as many again, while the cross-validated loss falls
-    prune    remove what the weights do not need
+    scout    several starts with more candidates than samples, the one of the lowest loss goes on; n not told: with
+             1.75 times as many as growth ended with, because growth alone stops short where equations are scarce
+    prune    remove what the weights do not need; if they need all of them, scout again with more
     polish   down to the floor, for as long as weights that were kept aside agree
 
 Deep features are far from convex, and where a search ends depends most on its coordinates: those of `coordinates.py`
@@ -23,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.coordinates import Coordinates
-from exhume.attacks.general_span import GeneralFit, cross_validated, removal_costs
+from exhume.attacks.general_span import GeneralFit, GeneralSpanLoss, cross_validated, removal_costs
 from exhume.attacks.module_problem import ModuleProblem
 from exhume.attacks.problem import State, Step
 from exhume.attacks.quasi_newton import QuasiNewton, Run, evaluate
@@ -31,7 +32,6 @@ from exhume.errors import UsageError
 
 SCOUT, GROW, PRUNE, POLISH, DONE = range(5)
 FIRST_SIZE = 4
-NEGLIGIBLE = 10.0  # candidates are removed together while the loss stays below so many times its value
 TOLERATED = 1.02  # how much the cross-validated loss may rise when one candidate fewer is kept
 Runs = Generator[Run, None, Run]
 
@@ -40,15 +40,18 @@ Runs = Generator[Run, None, Run]
 class ModuleNewton:
     """Hyperparameters; none of them needs a user's hand.
 
-    `smoothness` is the power of 1 / f in the amplitudes that images are searched in; 0 for no preference. `excess` is
-    how many candidates a sample are tried where the number of samples is told, `capacity` bounds their unknowns by a
-    share of the equations. A start whose steering loss is below `good` ends the scouting.
+    `iterations` bounds the whole attack, each about two passes. `smoothness` is the power of 1 / f in the amplitudes
+    that images are searched in; 0 for no preference. `excess` is how many candidates a sample are tried where the
+    number of samples is told, `widening` how many for each that growth ended with where it is not; `capacity` bounds
+    their unknowns by a share of the equations. A start whose steering loss is below `good` ends the scouting.
     """
 
-    iterations: int = 2000  # of the polish, each about two passes
+    iterations: int = 20_000
+    polish_iterations: int = 2000
     stage_iterations: int = 150
     starts: int = 3
     excess: float = 1.4
+    widening: float = 1.75
     capacity: float = 0.75
     smoothness: float = 1.0
     good: float = 5e-3
@@ -60,19 +63,29 @@ class ModuleNewton:
     few_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.iterations < 1 or self.stage_iterations < 1:
-            raise UsageError(f"expected at least 1 iteration, found {min(self.iterations, self.stage_iterations)}")
+        fewest = min(self.iterations, self.polish_iterations, self.stage_iterations)
+        if fewest < 1:
+            raise UsageError(f"expected at least 1 iteration, found {fewest}")
         if self.starts < 1:
             raise UsageError(f"expected at least 1 start, found {self.starts}")
-        if self.excess < 1:
-            raise UsageError(f"expected at least as many candidates as samples, found {self.excess} times as many")
+        if min(self.excess, self.widening) < 1:
+            found = min(self.excess, self.widening)
+            raise UsageError(f"expected at least as many candidates as samples, found {found} times as many")
 
     def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
         search = _Search(self, problem, resume)
-        yield from search.steps()
+        for step in search.steps():
+            yield step
+            if step.iteration >= self.iterations and search.phase != DONE:
+                yield replace(step, candidates=self.finish(problem, step.candidates))
+                return
 
-    def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        return candidates
+    def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
+        """No more than there are samples, for a search that was stopped before it came to remove the others."""
+        told = problem.samples
+        if told is None or len(candidates) <= told:
+            return candidates
+        return candidates[_one_by_one(problem.loss, problem.loss.fit(candidates), told)[-1]]
 
 
 class _Search:
@@ -89,8 +102,12 @@ class _Search:
         self.rule = QuasiNewton(method.pairs)
         self.cap = max(1, math.floor(method.capacity * self.loss.equations / (d - 1 + len(self.loss.weights))))
         self.phase = GROW if problem.samples is None else SCOUT
-        self.unit, self.iteration, self.resisted, self.polished = 0, 0, 0, 0
+        self.unit, self.iteration, self.scouted, self.resisted, self.polished = 0, 0, 0, 0, 0
         self.kept, self.kept_loss, self.kept_score = like, math.inf, math.inf
+        self.grown, self.wide = like, 0  # what scouting starts from, and how many candidates it takes
+        told = problem.samples
+        if told is not None:
+            self.wide = max(told, min(max(told + 2, round(method.excess * told)), self.cap))
         self.run: Run | None = None  # the run under way
         self.resumed: State | None = None
         if resume is not None:
@@ -112,16 +129,16 @@ class _Search:
             yield self.step()
 
     def _scout(self) -> Iterator[Run]:
-        """One start; the best of them goes on."""
-        told = self.problem.samples
-        assert told is not None
-        size = max(told, min(max(told + 2, round(self.method.excess * told)), self.cap))
-        run = yield from self._refine(self._random_rows(size), self.method.stage_iterations)
-        if run.point.fit.loss < self.kept_loss:
+        """One start, the first of them with what has grown; the best of them goes on."""
+        known = self.grown if self.scouted == 0 else self.grown[:0]
+        start = torch.cat([known, self._random_rows(self.wide - len(known))])
+        run = yield from self._refine(start, self.method.stage_iterations)
+        if self.scouted == 0 or run.point.fit.loss < self.kept_loss:
             self._keep(run.point.fit)
+        self.scouted += 1
         steering = self.problem.steering_loss(self.kept)
         enough = steering is not None and steering < self.method.good
-        if enough or self.unit + 1 >= self.method.starts:
+        if enough or self.scouted >= self.method.starts:
             self.phase = PRUNE
 
     def _grow(self) -> Iterator[Run]:
@@ -134,10 +151,17 @@ class _Search:
         if score < self.kept_score:
             self._keep(run.point.fit)
         if not paid or len(self.kept) >= self.cap:
-            self.phase = PRUNE
+            self._widen()
+
+    def _widen(self) -> None:
+        """Scouting begins, or begins again, with more candidates than are kept."""
+        m = len(self.kept)
+        self.wide = max(m, min(self.cap, max(m + 3, round(self.method.widening * m))))
+        self.grown, self.scouted, self.resisted = self.kept, 0, 0
+        self.phase = SCOUT
 
     def _prune(self) -> Iterator[Run]:
-        """Told: down to n at once. Not told: all that is negligible at once, then one by one until two resist."""
+        """Told: down to n at once. Not told: what cross-validation can do without, then one by one until two resist."""
         before, told = self.loss.fit(self.kept), self.problem.samples
         subset = self._subset(before)
         if len(subset) == len(before.candidates) or not subset:
@@ -152,26 +176,25 @@ class _Search:
                 self.resisted += 1
         if told is not None or self.resisted > 2 or len(self.kept) <= 1:
             self.phase = POLISH
+            if told is None and len(self.kept) == self.wide < self.cap:
+                self._widen()
 
     def _subset(self, fit: GeneralFit) -> list[int]:
         """Which candidates to try without the others: `resisted` counts the attempts that failed."""
-        kept = list(range(len(fit.candidates)))
-        told, limit = self.problem.samples, NEGLIGIBLE * fit.loss
+        told = self.problem.samples
         if told is None and self.resisted:
             order = removal_costs(self.loss, fit).argsort().tolist()
-            return [index for index in kept if index != order[min(self.resisted - 1, len(order) - 1)]]
-        while len(kept) > (told or 1):
-            cheapest = int(removal_costs(self.loss, self.loss.restricted(fit, kept)).argmin())
-            fewer = kept[:cheapest] + kept[cheapest + 1 :]
-            if told is None and self.loss.restricted(fit, fewer).loss > limit:
-                break
-            kept = fewer
-        return kept
+            left_out = order[min(self.resisted - 1, len(order) - 1)]
+            return [index for index in range(len(order)) if index != left_out]
+        smaller = _one_by_one(self.loss, fit, told or 1)
+        if told is not None:
+            return smaller[-1]
+        return min(smaller, key=lambda kept: cross_validated(self.loss, self.loss.restricted(fit, kept)))
 
     def _polish(self) -> Iterator[Run]:
         """Down to the floor; with steering weights in stages, because below the floor only the drift is fitted."""
         before = self.problem.steering_loss(self.kept)
-        length = self.method.iterations if before is None else self.method.stage_iterations
+        length = self.method.polish_iterations if before is None else self.method.stage_iterations
         run = yield from self._refine(self.kept, length, gain=1e-3)
         after = self.problem.steering_loss(run.point.fit.candidates)
         worse = before is not None and after is not None and after > before
@@ -179,7 +202,7 @@ class _Search:
         self.polished += max(1, run.iteration)
         if not worse:
             self._keep(run.point.fit)
-        if worse or stalled or before is None or self.polished >= self.method.iterations:
+        if worse or stalled or before is None or self.polished >= self.method.polish_iterations:
             self.phase = DONE
 
     # --- its parts
@@ -214,7 +237,7 @@ class _Search:
         return Step(self.iteration, candidates, loss, self._save(), notes)
 
     def _save(self) -> State:
-        tensors = {"kept": self.kept}
+        tensors = {"kept": self.kept, "grown": self.grown}
         numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
         for name, value in (("kept_loss", self.kept_loss), ("kept_score", self.kept_score)):
             numbers[name] = -1.0 if math.isinf(value) else value  # JSON has no infinity
@@ -225,7 +248,7 @@ class _Search:
         return State(tensors, numbers)
 
     def _restore(self, state: State) -> None:
-        self.kept = state.tensors["kept"].to(self.problem.device)
+        self.kept, self.grown = (state.tensors[name].to(self.problem.device) for name in ("kept", "grown"))
         for name in _COUNTERS:
             setattr(self, name, int(state.numbers[name]))
         self.kept_loss, self.kept_score = (
@@ -246,4 +269,13 @@ class _Search:
         return Run(point, tensors["steps"], tensors["changes"], int(numbers["run_iteration"]), numbers["mark"])
 
 
-_COUNTERS = ("phase", "unit", "iteration", "resisted", "polished")
+_COUNTERS = ("phase", "unit", "iteration", "scouted", "wide", "resisted", "polished")
+
+
+def _one_by_one(loss: GeneralSpanLoss, fit: GeneralFit, fewest: int) -> list[list[int]]:
+    """Smaller and smaller sets of candidates, each without the one that is cheapest to remove, down to so few."""
+    sets = [list(range(len(fit.candidates)))]
+    while len(sets[-1]) > fewest:
+        costs = removal_costs(loss, loss.restricted(fit, sets[-1]))
+        sets.append([index for place, index in enumerate(sets[-1]) if place != int(costs.argmin())])
+    return sets

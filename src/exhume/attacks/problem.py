@@ -24,7 +24,10 @@ class Problem:
     `coarse` is the same loss with V in bfloat16 where products in it were asked for, otherwise `loss` itself.
     `steering_loss(candidates, coefficients)` is their loss on weights that are not fitted and not those of the verdict
     either: to choose between results; coefficients that are not given are fitted. None where there are no such rows.
-    `rounding` is the mean square of the rounding error that the published weights show, over their own.
+    `rounding` is the mean square of the rounding error that the published weights show, over their own. `drifts`: the
+    features are known to have moved during training, so that the weights are only nearly in their span, and further
+    candidates go on to explain a little more. `start`: candidates that were found elsewhere, to begin with. There are
+    `at_least` so many samples.
     """
 
     loss: SpanLoss
@@ -36,6 +39,9 @@ class Problem:
     rounding: float
     dtype: torch.dtype
     device: torch.device
+    drifts: bool = False
+    start: Float[Tensor, "m d"] | None = None
+    at_least: int = 1
 
     def generator(self, stream: int = 0) -> torch.Generator:
         """Random numbers for the attack's start; further streams (restarts) are independent of the first."""

@@ -46,11 +46,12 @@ def moment_proposals(loss: SpanLoss, residual: Float[Tensor, "k p"], norm: float
         for block in blocks(loss.features.rows):
             rows = loss.features.rows.block(block.start, block.stop).to(output)
             moment += (rows * output[block, None]).T @ rows
-        moment = moment / variance - float(output.double().sum()) * torch.eye(d, dtype=torch.float64).to(moment)
+        sum_of_output = loss.ranks.total(float(output.double().sum()))
+        moment = loss.ranks.sum(moment) / variance - sum_of_output * torch.eye(d, dtype=torch.float64).to(moment)
         squares += moment @ moment
     loss.count_passes(len(residual))
     values, vectors = torch.linalg.eigh(squares)
-    edge = (EDGE * 2) ** 2 * d * float(residual.double().square().sum())
+    edge = (EDGE * 2) ** 2 * d * loss.ranks.total(float(residual.double().square().sum()))
     return Proposals(to_norm(vectors.flip(1).T.to(residual.dtype).contiguous(), norm), int((values > edge).sum()))
 
 
@@ -60,11 +61,14 @@ def pooled_proposals(
     """Rows whose features correlate with the residual, best first; those that point the same way are left out."""
     eigenvectors = moment_proposals(loss, residual, norm).rows[:POOL_EIGENVECTORS]
     pool = torch.cat([eigenvectors, random_rows(POOL_RANDOM, loss.features.d, norm, generator, residual)])
-    strongest = torch.linalg.svd(residual.double(), full_matrices=False).Vh[0].to(residual.dtype)
+    strongest = _strongest_output(loss, residual)
     for _ in range(POOL_STEPS):
-        pool = to_norm(_climb(loss, pool, strongest), norm)
+        climbed = _climb(loss, pool, strongest)
+        led = climbed.norm(dim=1, keepdim=True) > 0  # nowhere, where nothing is left to explain
+        pool = torch.where(led, to_norm(climbed, norm), pool)
     features = loss.features(pool)
-    scores = (features @ strongest).square() / features.square().sum(dim=1).clamp_min(1e-30)
+    lengths = loss.ranks.sum(features.square().sum(dim=1)).clamp_min(1e-30)
+    scores = loss.ranks.sum(features @ strongest).square() / lengths
     cosines = (pool @ pool.T).abs() / norm**2
     chosen: list[int] = []
     for index in scores.argsort(descending=True).tolist():
@@ -73,12 +77,20 @@ def pooled_proposals(
     return Proposals(pool[chosen], len(chosen))
 
 
+def _strongest_output(loss: SpanLoss, residual: Float[Tensor, "k p"]) -> Float[Tensor, " p"]:
+    """The combination of the outputs, of unit weight, that has most of the residual."""
+    exact = residual.double()
+    strongest = torch.linalg.eigh(loss.ranks.sum(exact @ exact.T)).eigenvectors[:, -1] @ exact
+    size = loss.ranks.total(float(strongest.square().sum())) ** 0.5
+    return (strongest / (size or 1.0)).to(residual.dtype)
+
+
 def _climb(loss: SpanLoss, pool: Float[Tensor, "count d"], residual: Float[Tensor, " p"]) -> Float[Tensor, "count d"]:
     """± Σ_k r_k φ'(v_k·x) v_k, with the sign of each row's correlation. Two passes."""
     fit = loss.fit(pool)
     with torch.no_grad():
         slopes = loss.features.activation.derivative(fit.preactivations)
-    signs = torch.sign(fit.features @ residual)[:, None]
+    signs = torch.sign(loss.ranks.sum(fit.features @ residual))[:, None]
     return signs * loss.pull_back(lambda block: slopes[:, block] * residual[block], pool)
 
 

@@ -9,13 +9,11 @@ has positive curvature. Curvature goes through the coordinates of `coordinates.p
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-
-from exhume.attacks.coordinates import Coordinates
-from exhume.attacks.general_span import GeneralFit, GeneralSpanLoss
 
 ARMIJO, WOLFE = 1e-4, 0.9
 TRIALS = 25
@@ -23,12 +21,28 @@ FLAT = 1e-8  # a cosine between step and change of gradient below which rounding
 STALL = 20  # iterations between two looks at how much was gained
 
 
+@runtime_checkable
+class Objective(Protocol):
+    """What is minimised: a fit at candidates, which has a `loss` and whatever else its owner needs, and a gradient."""
+
+    def fit_with_gradient(self, candidates: Tensor) -> tuple[Any, Tensor]: ...
+
+
+@runtime_checkable
+class Chart(Protocol):
+    """Coordinates z of candidates."""
+
+    def rows_at(self, z: Tensor) -> Tensor: ...
+
+    def gradient_at(self, z: Tensor, gradient: Tensor) -> Tensor: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Point:
     """Coordinates with the loss and its gradient there."""
 
     z: Float[Tensor, "m d"]
-    fit: GeneralFit
+    fit: Any
     gradient: Float[Tensor, "m d"]
 
 
@@ -53,11 +67,11 @@ class QuasiNewton:
     pairs: int = 20
     gain: float = 0.01
 
-    def start(self, loss: GeneralSpanLoss, coordinates: Coordinates, z: Float[Tensor, "m d"]) -> Run:
+    def start(self, loss: Objective, coordinates: Chart, z: Float[Tensor, "m d"]) -> Run:
         none = z.new_zeros(0, *z.shape)
         return Run(evaluate(loss, coordinates, z), none, none)
 
-    def refine(self, loss: GeneralSpanLoss, coordinates: Coordinates, run: Run, iterations: int) -> Iterator[Run]:
+    def refine(self, loss: Objective, coordinates: Chart, run: Run, iterations: int) -> Iterator[Run]:
         """The run after each iteration, up to `iterations` in all; ends where nothing more is gained."""
         while run.iteration < iterations:
             if run.iteration % STALL == 0:
@@ -70,7 +84,7 @@ class QuasiNewton:
             run = after
             yield run
 
-    def _iterate(self, loss: GeneralSpanLoss, coordinates: Coordinates, run: Run) -> Run | None:
+    def _iterate(self, loss: Objective, coordinates: Chart, run: Run) -> Run | None:
         """One iteration; where the model is no longer a descent, once more from the gradient alone."""
         for steps, changes in ((run.steps, run.changes), (run.steps[:0], run.changes[:0])):
             direction = descend(run.point.gradient, steps, changes)
@@ -88,7 +102,7 @@ class QuasiNewton:
         return None
 
 
-def evaluate(loss: GeneralSpanLoss, coordinates: Coordinates, z: Float[Tensor, "m d"]) -> Point:
+def evaluate(loss: Objective, coordinates: Chart, z: Float[Tensor, "m d"]) -> Point:
     fit, gradient = loss.fit_with_gradient(coordinates.rows_at(z))
     return Point(z, fit, coordinates.gradient_at(z, gradient))
 
@@ -110,8 +124,8 @@ def descend(
 
 
 def _search(
-    loss: GeneralSpanLoss,
-    coordinates: Coordinates,
+    loss: Objective,
+    coordinates: Chart,
     point: Point,
     direction: Float[Tensor, "m d"],
     slope: float,

@@ -2,7 +2,8 @@
 
 Once every x_i is known up to sign, φ(v·x) and φ(−v·x) together span the even part and the linear one: the regression of
 θ on both has one solution for m ≤ d, and the larger of the two coefficients tells the sign. For m > d it has many, and
-single flips are tried for as long as they lower the loss.
+the signs whose sum is the linear part are searched for (`sign_search.py`), as they are where m rows nearly depend on
+each other. Then single flips are tried for as long as they lower the loss.
 
 An activation that is odd but for a constant (sigmoid) tells signs through that constant alone: φ(z) = c − φ(−z), so
 each flipped sample leaves its coefficient behind, and the flips must add up to the constant that is missing. That is
@@ -16,11 +17,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.activations import Activation
+from exhume.attacks.sign_search import SignForm, likely_signs
 from exhume.attacks.span import SpanLoss
 
 # by how much the other sign's coefficient must be larger before a candidate is turned
 _MARGIN = 1.5
 _HALF = 20  # 2^20 sums on each side
+_DEPENDENT = 0.05  # the least singular value of independent rows, over the largest
 
 
 def repair_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
@@ -38,8 +41,12 @@ def repair_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tens
 def _repair_by_regression(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
     products = _products_of_both_signs(loss, candidates)
     m, d = candidates.shape
-    flipped = products.larger_coefficient() if m <= d else torch.zeros(m, dtype=torch.bool, device=candidates.device)
-    flipped = products.flip_while_better(flipped)
+    choices = [torch.zeros(m, dtype=torch.bool, device=candidates.device)]
+    if m <= d:
+        choices.append(products.larger_coefficient())
+    if _nearly_dependent(candidates):
+        choices += products.likely()
+    flipped = products.flip_while_better(max(choices, key=products.explained))
     return torch.where(flipped[:, None], -candidates, candidates)
 
 
@@ -57,15 +64,19 @@ class _Products:
         coefficients = (vectors[:, kept] / values[kept]) @ (vectors[:, kept].T @ self.moments)
         return coefficients[m:].norm(dim=1) > _MARGIN * coefficients[:m].norm(dim=1)
 
+    def likely(self) -> list[Bool[Tensor, " m"]]:
+        """Those choices that fit the linear part best."""
+        return list(likely_signs(SignForm.of(self.gram, self.moments)) < 0)
+
     def flip_while_better(self, flipped: Bool[Tensor, " m"]) -> Bool[Tensor, " m"]:
         """Single flips for as long as they explain more. No pass: m small solves a round."""
-        best = self._explained(flipped)
+        best = self.explained(flipped)
         for _ in range(2 * len(flipped)):
             trials = []
             for index in range(len(flipped)):
                 trial = flipped.clone()
                 trial[index] = ~trial[index]
-                trials.append(self._explained(trial))
+                trials.append(self.explained(trial))
             index = max(range(len(trials)), key=trials.__getitem__)
             if not trials[index] > best * (1 + 1e-9):
                 break
@@ -74,7 +85,7 @@ class _Products:
             flipped[index] = ~flipped[index]
         return flipped
 
-    def _explained(self, flipped: Bool[Tensor, " m"]) -> float:
+    def explained(self, flipped: Bool[Tensor, " m"]) -> float:
         """||P θ||² for one choice of signs."""
         m = len(flipped)
         chosen = torch.arange(m, device=flipped.device) + m * flipped
@@ -83,6 +94,14 @@ class _Products:
         ridge = shift * torch.eye(m, dtype=gram.dtype, device=gram.device)
         solved = torch.linalg.solve(gram + ridge, self.moments[chosen])
         return float((solved * self.moments[chosen]).sum())
+
+
+def _nearly_dependent(candidates: Float[Tensor, "m d"]) -> bool:
+    """Whether the coefficients of the linear part are hardly determined: always so for m > d."""
+    m, d = candidates.shape
+    norms = candidates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(candidates.dtype).tiny)
+    values = torch.linalg.svdvals((candidates / norms).double())
+    return m > d or bool(values[-1] < _DEPENDENT * values[0])
 
 
 def _products_of_both_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> _Products:
@@ -94,7 +113,7 @@ def _products_of_both_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) ->
         gram += exact @ exact.T
         moments += exact @ loss.weights[:, block].double().T
     loss.count_passes(2)
-    return _Products(gram, moments)
+    return _Products(loss.ranks.sum(gram), loss.ranks.sum(moments))
 
 
 def _constant_sum(activation: Activation) -> float:
@@ -106,7 +125,7 @@ def _constant_sum(activation: Activation) -> float:
 
 def _repair_by_constant(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
     """Flips whose coefficients add up to the missing constant, the closest sum of up to 40 of them."""
-    m, p = len(candidates), loss.features.p
+    m, p = len(candidates), loss.p
     gram = torch.zeros(m + 1, m + 1, dtype=torch.float64, device=candidates.device)
     moments = torch.zeros(m + 1, dtype=torch.float64, device=candidates.device)
     for block, features in loss.features.feature_blocks(candidates):
@@ -114,6 +133,7 @@ def _repair_by_constant(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Flo
         exact = torch.cat([features.double(), ones])
         gram += exact @ exact.T
         moments += exact @ loss.weights[0, block].double()
+    gram, moments = loss.ranks.sum(gram), loss.ranks.sum(moments)
     loss.count_passes(1)
     solved = torch.linalg.lstsq(gram / p, (moments / p)[:, None], driver="gelsd").solution[:, 0].cpu()
     missing = -float(solved[m]) / _constant_sum(loss.features.activation)

@@ -14,8 +14,12 @@ One evaluation is one pass over V, one gradient another. Only m × p numbers are
 
 With a *free affine part* (`attacks/affine.py`) the span is enlarged by the columns of W = [V, 1, |v|]: everywhere
 above, F and θ are then replaced by their parts orthogonal to W.
+
+Where several processes share an attack (`attacks/ranks.py`), each has its own rows of V and keeps the m × p numbers of
+these alone; p in the matrices below is their number. F Fᵀ, F θᵀ, ||r||² and the gradient are sums over all rows.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -24,6 +28,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.affine import AffinePart
+from exhume.attacks.ranks import ALONE, Ranks
 from exhume.errors import ExhumeError
 from exhume.features import memory
 from exhume.features.ridge import RidgeFeatures
@@ -65,7 +70,8 @@ class SpanLoss:
     """L and its gradient for one observation, or for a part of its rows.
 
     The weights are divided by their root mean square first: L does not change, and no product over- or underflows
-    whatever the scale of the published weights. `scale` undoes it for the coefficients.
+    whatever the scale of the published weights. `scale` undoes it for the coefficients. `features` and `weights` are
+    those of this rank's own rows, `p` counts the rows of all ranks.
     """
 
     def __init__(
@@ -74,25 +80,28 @@ class SpanLoss:
         weights: Float[Tensor, "k p"],
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.features = features
+        self.features, self.ranks = features, ranks
+        self.p = round(ranks.total(features.p))
         self.published = weights
-        self.weights, self.scale = to_unit_scale(weights, dtype, device)
-        self.energy = float(self.weights.double().square().sum())
-        self.outputs = independent_outputs(self.weights)
+        self.weights, self.scale = to_unit_scale(weights, dtype, device, ranks)
+        self.energy = self._sum_of_squares(self.weights)
+        self.outputs = independent_outputs(self.weights, ranks)
         self.affine: AffinePart | None = None
-        self.counter = PassCounter(features.p)
+        self.counter = PassCounter(self.p)
 
     def part(self, rows: int, affine: bool = False) -> "SpanLoss":
         """The same loss on the first rows only, with or without the free affine part."""
         part = object.__new__(SpanLoss)
-        part.features = self.features if rows == self.features.p else self.features.part(0, rows)
+        part.ranks, part.p, own = self.ranks, rows, self.ranks.share.count(rows)
+        part.features = self.features if own == self.features.p else self.features.part(0, own)
         part.scale, part.outputs = self.scale, self.outputs
-        part.published = self.published[:, :rows]
-        part.weights = self.weights[:, :rows]
+        part.published = self.published[:, :own]
+        part.weights = self.weights[:, :own]
         # the first rows may be dead: nothing is left of nothing
-        part.energy = float(part.weights.double().square().sum()) or 1.0
-        part.affine = AffinePart(part.features, part.weights) if affine else None
+        part.energy = self._sum_of_squares(part.weights) or 1.0
+        part.affine = AffinePart(part.features, part.weights, self.ranks) if affine else None
         part.counter = self.counter
         if affine:
             part.count_passes(1)
@@ -100,39 +109,41 @@ class SpanLoss:
 
     def with_rows(self, rows: Rows) -> "SpanLoss":
         """The same loss with V kept another way."""
-        other = self.part(self.features.p)
+        other = self.part(self.p)
         other.features = replace(self.features, rows=rows)
         return other
 
     def to(self, dtype: torch.dtype) -> "SpanLoss":
         """The same loss in another precision, from the published weights; V is converted block by block."""
-        converted = self.part(self.features.p)
+        converted = self.part(self.p)
         if dtype != self.weights.dtype:
             converted.weights = (self.published.double() / self.scale).to(dtype=dtype, device=self.weights.device)
-            converted.energy = float(converted.weights.double().square().sum())
+            converted.energy = self._sum_of_squares(converted.weights)
         return converted
 
     def fit(self, candidates: Float[Tensor, "m d"]) -> Fit:
         """Projects the weights on the span of the candidates' features. One pass."""
+        candidates = self.ranks.same(candidates)
         m, k = len(candidates), len(self.weights)
         preactivations = memory.empty(m, self.features.p, candidates)
         features = memory.empty(m, self.features.p, candidates)
         gram = torch.zeros(m, m, dtype=torch.float64, device=candidates.device)
         moments = torch.zeros(m, k, dtype=torch.float64, device=candidates.device)
-        overlap: Tensor | None = None
+        overlap = self.affine.no_overlap(m) if self.affine else None
         with torch.no_grad():  # in-place paths of the activations
             for block, values in self.features.preactivation_blocks(candidates, out=preactivations):
                 features[:, block] = mapped = self.features.activation.value(values)
                 gram += mapped @ mapped.T
                 moments += mapped @ self.weights[:, block].T
-                if self.affine:
-                    product = self.affine.times(mapped, block).double()
-                    overlap = product if overlap is None else overlap + product
+                if self.affine and overlap is not None:
+                    overlap += self.affine.times(mapped, block)
+        gram, moments = self.ranks.sum(gram), self.ranks.sum(moments)
         self.count_passes(1)
         careful = candidates.dtype != torch.float64 and _nearly_singular(gram)
         if careful:
             gram, moments = self._exact_products(features)
         if self.affine and overlap is not None:
+            overlap = self.ranks.sum(overlap)
             overlap_scaled = overlap @ self.affine.inverse
             gram -= overlap_scaled @ overlap.T
             moments -= overlap_scaled @ self.affine.moments
@@ -152,11 +163,11 @@ class SpanLoss:
             exact = features[:, block].double()
             gram += exact @ exact.T
             moments += exact @ self.weights[:, block].double().T
-        return gram, moments
+        return self.ranks.sum(gram), self.ranks.sum(moments)
 
     def project(self, fit: Fit, values: Float[Tensor, "k p"]) -> tuple[Float[Tensor, "k p"], Float[Tensor, "m k"]]:
         """The part of k vectors orthogonal to the span, and the coefficients of the candidates in the other part."""
-        onto = (fit.features @ values.T).double()
+        onto = self.ranks.sum((fit.features @ values.T).double())
         if self.affine is None or fit.affine_overlap is None:
             coefficients = fit.gram_inverse @ onto
             return values - coefficients.to(values.dtype).T @ fit.features, coefficients
@@ -195,7 +206,7 @@ class SpanLoss:
         """W V for an m × p matrix that `weigh` makes block by block. One pass."""
         self.count_passes(1)
         with torch.no_grad():
-            return self.features.pull_back(weigh, len(like), like.dtype, like.device)
+            return self.ranks.sum(self.features.pull_back(weigh, len(like), like.dtype, like.device))
 
     def predict_loss(self, candidates: Float[Tensor, "m d"], coefficients: Float[Tensor, "m k"]) -> float:
         """||θ − αᵀF||² / ||θ||² for coefficients that were found elsewhere, on other rows. One pass."""
@@ -204,13 +215,13 @@ class SpanLoss:
         for block, features in self.features.feature_blocks(candidates):
             missed += float((self.weights[:, block] - scaled.T @ features).double().square().sum())
         self.count_passes(1)
-        return missed / self.energy
+        return self.ranks.total(missed) / self.energy
 
     def _finish(self, fit: Fit, exactly: bool) -> Fit:
         """Residual and loss, after one refinement of the coefficients: the Gram matrix is rounded."""
         residual, coefficients = self._explain(fit, torch.float64 if exactly else self.weights.dtype)
         residual, correction = self.project(fit, residual)
-        loss = float(residual.double().square().sum()) / self.energy
+        loss = self._sum_of_squares(residual) / self.energy
         return replace(fit, coefficients=coefficients + correction, residual=residual, loss=loss)
 
     def _explain(self, fit: Fit, dtype: torch.dtype) -> tuple[Float[Tensor, "k p"], Float[Tensor, "m k"]]:
@@ -225,13 +236,16 @@ class SpanLoss:
             residual -= self.affine.combine(slopes)
         return residual, coefficients
 
+    def _sum_of_squares(self, values: Float[Tensor, "k p"]) -> float:
+        return self.ranks.total(float(values.double().square().sum()))
+
     def count_passes(self, sweeps: int) -> None:
-        self.counter.total += sweeps * self.features.p / self.counter.all_rows
+        self.counter.total += sweeps * self.p / self.counter.all_rows
 
     @property
     def equations(self) -> int:
         """Each row of V is one equation for each independent output: n samples give k > n outputs only n of them."""
-        return self.outputs * self.features.p
+        return self.outputs * self.p
 
     @property
     def passes(self) -> float:
@@ -239,21 +253,22 @@ class SpanLoss:
         return self.counter.total
 
 
-def independent_outputs(weights: Float[Tensor, "k p"]) -> int:
+def independent_outputs(weights: Float[Tensor, "k p"], ranks: Ranks = ALONE) -> int:
     """The number of outputs that are not combinations of the others, but for what drift or rounding adds to them."""
-    values = torch.linalg.eigvalsh((weights @ weights.T).double())
+    values = torch.linalg.eigvalsh(ranks.sum((weights @ weights.T).double()))
     return int((values > (NEGLIGIBLE_OUTPUT**2) * values[-1]).sum())
 
 
 def to_unit_scale(
-    weights: Float[Tensor, "k p"], dtype: torch.dtype, device: torch.device | str
+    weights: Float[Tensor, "k p"], dtype: torch.dtype, device: torch.device | str, ranks: Ranks = ALONE
 ) -> tuple[Float[Tensor, "k p"], float]:
     """The weights divided by their root mean square, and that number."""
-    largest = float(weights.abs().max()) if weights.numel() else 0.0
+    largest = ranks.largest(float(weights.abs().max()) if weights.numel() else 0.0)
     if largest == 0:
         raise ExhumeError("expected weights that differ from zero, found all of them zero: nothing was learned")
     scaled = weights.double() / largest  # first, so that no square over- or underflows
-    root_mean_square = float(scaled.square().mean().sqrt())
+    mean_square = ranks.total(float(scaled.square().sum())) / ranks.total(weights.numel())
+    root_mean_square = math.sqrt(mean_square)
     return (scaled / root_mean_square).to(dtype=dtype, device=device), largest * root_mean_square
 
 

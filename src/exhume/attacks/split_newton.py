@@ -34,7 +34,7 @@ from exhume.errors import UsageError
 GROW, REGROW, PRUNE, POLISH, DONE = range(5)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
-TOLERATED, TOLERATED_DRIFTING = 1.02, 1.25  # how much the score may rise when a candidate is removed
+TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,9 @@ class _Search:
         self.attempt, self.kept_loss = 0, math.inf
         self.growth = Growth(problem.drifts)
         self.kept = self.candidates = torch.zeros(0, self.loss.features.d, dtype=problem.dtype, device=problem.device)
+        if problem.start is not None:
+            self.candidates = problem.start.to(self.kept)
+            self.growth.paying = True  # what is there is refined before anything is added
         if resume is not None:
             self._restore(resume)
         self.boundary = self._save()
@@ -184,7 +187,7 @@ class _Search:
         loss = self.bench.part(len(fit.candidates))
         noise_only = 10 * fit.loss * min(1.0, loss.features.d / loss.equations)
         kept = removal_costs(fit, loss) > max(noise_only, 10 * self.method.converged)
-        if bool(kept.all()) or not bool(kept.any()):
+        if bool(kept.all()) or int(kept.sum()) < self.problem.at_least:
             return fit
         trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
         return trial if self._as_good(trial, fit) else fit
@@ -192,10 +195,11 @@ class _Search:
     def _remove_needless(self, fit: Fit) -> Fits:
         """The cheapest, until the two cheapest resist; several at a time where noise hides which ones are needless."""
         resisted, several = 0, 1 if self.bench.explained(fit) else max(1, len(fit.candidates) // 4)
-        while len(fit.candidates) > max(1, resisted) and resisted < 2 and self.problem.samples != len(fit.candidates):
+        fewest, told = self.problem.at_least, self.problem.samples
+        while len(fit.candidates) > max(fewest, resisted) and resisted < 2 and told != len(fit.candidates):
             order = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort()
             keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
-            keep[order[resisted : resisted + several]] = False
+            keep[order[resisted : resisted + min(several, len(order) - fewest)]] = False
             trial = yield from _watching(fit, self.bench.refit(fit.candidates[keep]))
             if self._as_good(trial, fit):
                 fit, resisted = trial, 0

@@ -57,21 +57,23 @@ def _solve_inside(
 ) -> Float[Tensor, "m s"]:
     """C with dX = C Qᵀ inside S, by preconditioned conjugate gradients over (C, dα) on a subset of the rows."""
     fit, dtype = model.fit, model.descent.dtype
-    m, rows = len(fit.candidates), min(loss.features.p, CURVATURE_ROWS * len(fit.candidates) ** 2)
+    m, rows = len(fit.candidates), min(loss.p, CURVATURE_ROWS * len(fit.candidates) ** 2)
+    own = loss.ranks.share.count(rows)
     coordinates = _coordinates(loss, model, basis, rows)
-    weights, slopes, features = fit.coefficients.to(dtype), model.slopes[:, :rows], fit.features[:, :rows]
-    scale = loss.features.p / rows
+    weights, slopes, features = fit.coefficients.to(dtype), model.slopes[:, :own], fit.features[:, :own]
+    scale = loss.p / rows
     damped = (damping * model.curvatures).to(dtype)[:, None]
     gram_inverse = fit.gram_inverse.to(dtype)
     places = fit.candidates @ basis  # norms are kept: only moves across each candidate count, inside S as well
 
-    values = memory.empty(m, rows, coordinates)  # one matrix for all products: fresh ones would cost as much as they do
+    values = memory.empty(m, own, coordinates)  # one matrix for all products: fresh ones would cost as much as they do
 
     def times(inner: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
         torch.mm(inner, coordinates, out=values).mul_(slopes)
         moved = weights.T @ values + change.T @ features
         torch.mm(weights, moved, out=values).mul_(slopes)
-        return tangent(scale * (values @ coordinates.T) + damped * inner, places), scale * (features @ moved.T)
+        pulled, onto = loss.ranks.sum(values @ coordinates.T), loss.ranks.sum(features @ moved.T)
+        return tangent(scale * pulled + damped * inner, places), scale * onto
 
     inner = torch.zeros(m, basis.shape[1], dtype=dtype, device=basis.device)
     change = torch.zeros_like(weights)
@@ -105,14 +107,15 @@ def _span(candidates: Float[Tensor, "m d"]) -> Float[Tensor, "d s"]:
     return directions[sizes > 8 * len(sizes) * torch.finfo(sizes.dtype).eps * sizes[0]].T
 
 
-def _coordinates(loss: SpanLoss, model: Model, basis: Float[Tensor, "d s"], rows: int) -> Float[Tensor, "s rows"]:
+def _coordinates(loss: SpanLoss, model: Model, basis: Float[Tensor, "d s"], rows: int) -> Float[Tensor, "s own"]:
     """u_k = Qᵀ v_k for the first rows: from Z where S is smaller than the space, from V itself where it is not."""
+    own = loss.ranks.share.count(rows)
     if basis.shape[0] == basis.shape[1]:
         loss.counter.total += rows / loss.counter.all_rows
-        return loss.features.part(0, rows).products(basis.T)
-    preactivations = model.fit.preactivations[:, :rows]
+        return loss.features.part(0, own).products(basis.T)
+    preactivations = model.fit.preactivations[:, :own]
     if loss.features.bias is not None:
-        preactivations = preactivations - loss.features.bias[:rows].to(preactivations)
+        preactivations = preactivations - loss.features.bias[:own].to(preactivations)
     return torch.linalg.pinv(model.fit.candidates @ basis) @ preactivations
 
 

@@ -58,7 +58,7 @@ class Workbench:
 
     def __post_init__(self) -> None:
         self.loss = self.problem.loss
-        rows, d = self.loss.features.p, self.loss.features.d
+        rows, d = self.loss.p, self.loss.features.d
         self.small = d <= self.settings.dense_dim
         self.dense = self.small and rows >= AFFINE_ROWS * d
         self.blind = abs(float(hermite_coefficients(self.loss.features.activation, 2)[2])) < BLIND
@@ -76,7 +76,7 @@ class Workbench:
         return self.rows_for(m, number, self.dense)
 
     def rows_for(self, m: int, rows_a_number: float, affine: bool = False) -> SpanLoss:
-        p, d, k = self.loss.features.p, self.loss.features.d, self.loss.outputs
+        p, d, k = self.loss.p, self.loss.features.d, self.loss.outputs
         rows = min(p, math.ceil(rows_a_number * d * max(m, ROWS_AT_LEAST) / k / 1024) * 1024)
         if (rows, affine) not in self._parts:
             whole = self.problem.coarse if self.growing else self.loss

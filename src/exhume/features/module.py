@@ -46,6 +46,8 @@ class ModuleFeatures:
     groups: Int[Tensor, " p"] | None = None
     chunk: int = CHUNK
     source: NetworkSource | None = None
+    note: str | None = None
+    """What was done about dropout and batch norm, if there is any."""
 
     def __post_init__(self) -> None:
         if self.chunk < 1:

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from exhume import seeds
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures, averaged_features, axis_groups, penultimate_features
 from exhume.features.network_source import NetworkSource
@@ -37,6 +39,20 @@ def network_features(source: NetworkSource, allowed: str | None = None, place: s
     return replace(features, groups=_groups(source, features.p), source=source)
 
 
+def drawn_head(source: NetworkSource, seed: int) -> Float[Tensor, "k p"]:
+    """The head that the network of a source starts with, if its weights are drawn from this seed.
+
+    Runs the factory again: only ever called for a source whose features were made, and so allowed.
+    """
+    with torch.random.fork_rng(devices=[]):  # torch's own layers draw from the global stream
+        torch.manual_seed(seeds.derive(seed, "network"))
+        arguments = {**source.arguments, "seed": seed} if source.factory in TRUSTED else source.arguments
+        model = load_factory(source.factory, arguments=arguments)
+    head = find_head(model, source.head)
+    weight = head.weight.detach()
+    return torch.cat([weight, head.bias.detach()[:, None]], dim=1) if head.bias is not None else weight
+
+
 def body_state(model: nn.Module, head: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A state dict without the tensors of the head: what a source keeps."""
     of_head = head_tensors(model, head)
@@ -46,10 +62,10 @@ def body_state(model: nn.Module, head: str, state: Mapping[str, Tensor]) -> dict
 def _features_of(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> ModuleFeatures:
     with torch.random.fork_rng(devices=[]):  # a factory may draw weights, which are replaced
         model = load_factory(source.factory, arguments=source.arguments).to(source.dtype)
-    prepare_for_attack(model)
+    note = prepare_for_attack(model)
     head = find_head(model, source.head)
     load_state(model, state, place, without=head_tensors(model, name_of(model, head)))
-    return penultimate_features(model, source.head, source.input_shape, bias=source.bias)
+    return replace(penultimate_features(model, source.head, source.input_shape, bias=source.bias), note=note)
 
 
 def _groups(source: NetworkSource, p: int) -> Tensor | None:

@@ -1,0 +1,77 @@
+"""`exhume compare`: the whole family of attacks on one observation."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from exhume.cli.options import JsonOption, ModelOption, RunArgument, SeedOption
+from exhume.cli.output import print_json, say
+from exhume.units import parse_duration
+
+if TYPE_CHECKING:
+    from exhume.experiments.comparing import Compared
+
+
+def compare(
+    run: RunArgument,
+    attacks: Annotated[str | None, typer.Option(help="Comma-separated, e.g. split-newton,ntk; default: all.")] = None,
+    budget: Annotated[str, typer.Option(help="At most so long for each attack, e.g. 90s, 10m.")] = "60s",
+    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    model: ModelOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Run several attacks on the weights of RUN and print one table; also compare.json and compare.png in the folder.
+
+    Example: exhume compare runs/a --budget 60s
+    """
+    from exhume.experiments.comparing import as_json, compare_attacks
+    from exhume.experiments.run import RunFolder
+    from exhume.files import write_json
+    from exhume.report.compare_figure import draw_compared
+    from exhume.values import parse_dtype
+
+    folder, seconds = RunFolder.existing(run), parse_duration(budget)
+    names = [] if attacks is None else [name.strip() for name in attacks.split(",")]
+    compared = compare_attacks(
+        folder, names, seconds, seed, parse_dtype(dtype), model, lambda line: say(line, as_json=True)
+    )
+    result = as_json(folder, compared, seconds)
+    write_json(run / "compare.json", result)
+    draw_compared(result["attacks"], f"{folder.path.name}, at most {budget} each", run / "compare.png")
+    _print_table(compared, json)
+    say(f"wrote {run / 'compare.json'} and {run / 'compare.png'}", json)
+    if json:
+        print_json(result)
+
+
+def _print_table(compared: "list[Compared]", json: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    numbers = ("rho", "within 0.1", "cos > 0.9", "held-out loss")
+    for column in ("attack", *numbers, "outcome", "seconds", "passes", "knows"):
+        table.add_column(column, justify="left" if column in ("attack", "outcome", "knows") else "right")
+    for row in compared:
+        if row.reason is not None:
+            continue
+        table.add_row(
+            row.name,
+            _number(row.error, ".1e"),
+            _number(row.recovered, ".0%"),
+            _number(row.recognised, "d"),
+            _number(row.held_out_loss, ".1e"),
+            f"{row.outcome} ({row.trusted} of {row.candidates})",
+            _number(row.seconds, ".1f"),
+            _number(row.passes, ",.0f"),
+            row.knowledge,
+        )
+    Console(stderr=json, width=160).print(table)
+    for row in compared:
+        if row.reason is not None:
+            say(f"{row.name}: not made: {row.reason}", json)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,0 +1,114 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from exhume.attacks.first_layer import FirstLayer, first_layer_subspace, gaps
+from exhume.data.config import DataConfig
+from exhume.data.load import load
+from exhume.errors import ExhumeError
+from exhume.features.rows import DrawnRows, HeldRows, hold
+from exhume.victims.recipe import Recipe
+from exhume.victims.two_layer import TwoLayerConfig, train_two_layer
+
+H, D, N = 90, 40, 5
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def layer(scale: float, n: int = N, h: int = H, weakest: float = 1.0) -> tuple[HeldRows, DrawnRows, Tensor]:
+    """A layer that moved by a combination of n samples, in float32."""
+    initial, samples = DrawnRows(5, h, D), normal(n, D)
+    coefficients = 1e-2 * normal(h, n, seed=1)
+    coefficients[:, -1] *= weakest
+    trained = scale * hold(initial, dtype=torch.float64).values + coefficients @ samples
+    return HeldRows(trained.float()), initial, samples
+
+
+def angle(found: FirstLayer, samples: Tensor) -> float:
+    """The sine of the largest principal angle to the span of the samples, by the naive way."""
+    truth = torch.linalg.svd(samples.double(), full_matrices=False).Vh.T
+    basis = found.subspace.basis.double()
+    return float(torch.linalg.matrix_norm(truth - basis @ (basis.T @ truth), 2))
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 20))
+def test_the_rank_is_the_number_of_samples_and_the_span_is_theirs(n: int) -> None:
+    trained, initial, samples = layer(1.0, n)
+    found = first_layer_subspace(trained, initial)
+    assert found.exact
+    assert (found.rank, found.scale) == (n, 1.0)
+    assert angle(found, samples) < 1e-4
+
+
+@settings(max_examples=20)
+@given(st.floats(0.05, 0.999))
+def test_what_weight_decay_left_is_estimated(scale: float) -> None:
+    trained, initial, samples = layer(scale)
+    found = first_layer_subspace(trained, initial)
+    assert found.exact
+    assert found.rank == N
+    assert found.scale == pytest.approx(scale, abs=1e-5)
+    assert angle(found, samples) < 1e-4
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.8])
+def test_a_sketch_of_the_rows_shows_what_all_of_them_show(scale: float) -> None:
+    trained, initial, samples = layer(scale, h=3000)
+    whole, sketched = (first_layer_subspace(trained, initial, size) for size in (3000, 30))
+    assert whole.rank == sketched.rank == N
+    assert sketched.scale == pytest.approx(whole.scale, abs=1e-5)
+    assert max(angle(whole, samples), angle(sketched, samples)) < 1e-4
+
+
+def test_a_sample_of_small_coefficients_is_counted() -> None:
+    trained, initial, samples = layer(1.0, weakest=1e-3)
+    found = first_layer_subspace(trained, initial)
+    assert found.rank == N
+    assert angle(found, samples) < 1e-2
+
+
+@pytest.mark.parametrize("change", [normal(H, D), torch.sign(normal(H, N) @ normal(N, D, seed=1))])
+def test_a_change_of_full_rank_is_told_and_not_called_exact(change: Tensor) -> None:
+    initial = DrawnRows(5, H, D)
+    trained = HeldRows((hold(initial, dtype=torch.float64).values + 1e-3 * change).float())
+    found = first_layer_subspace(trained, initial)
+    assert not found.exact
+    assert "no low rank" in found.describe()
+    assert "not used" in found.describe()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "exact"),
+    [
+        (Recipe(steps=60), True),
+        (Recipe(method="sgd", momentum=0.5, steps=60), True),
+        (Recipe(weight_decay=0.05, steps=60), True),
+        (Recipe(method="adam", steps=60), False),
+    ],
+)
+def test_trained_layers_are_told_apart_by_how_they_were_trained(recipe: Recipe, exact: bool) -> None:
+    data = load(DataConfig.parse(name="sphere", samples=N, dim=D))
+    victim = train_two_layer(TwoLayerConfig(width=H, recipe=recipe, knows_first_layer=True), data)
+    initial = victim.observation.initial_rows
+    assert initial is not None
+    found = first_layer_subspace(victim.observation.ridge.rows, initial)
+    assert found.exact == exact
+    if exact:
+        assert found.scale == pytest.approx(victim.scale, abs=1e-4)
+        assert angle(found, data.inputs) < 1e-3
+
+
+def test_gaps_leave_the_smallest_values_out() -> None:
+    values = torch.tensor([8.0, 4.0, 1.0, 0.5, 1e-9], dtype=torch.float64)
+    assert gaps(values).tolist() == [2.0, 4.0, 2.0]
+    assert gaps(values[:1]).tolist() == [1.0]
+
+
+def test_layers_of_different_shapes_are_refused() -> None:
+    with pytest.raises(ExhumeError, match=r"of shape \[4, 3\], found \[5, 3\]"):
+        first_layer_subspace(DrawnRows(1, 4, 3), DrawnRows(1, 5, 3))
