@@ -1,6 +1,6 @@
-"""What defences cost the model, and what they cost an attack. n is never told.
+"""What defences cost the model, and what they cost an attack, as tables in Markdown. n is never told.
 
-    python benchmarks/defences.py [--parts sphere,faces,start] [--data-dir FOLDER] [--patience 1] [--json FILE]
+    python benchmarks/defences.py [--parts sphere,faces,start,decay] [--data-dir FOLDER] [--patience 1] [--json FILE]
 
 sphere (d = 30) and faces (d = 625): random features, relu, n = 10, p = 6dn. Columns:
 
@@ -12,11 +12,15 @@ sphere (d = 30) and faces (d = 625): random features, relu, n = 10, p = 6dn. Col
     rho      the attack's error, its outcome, the candidates it ended with, its seconds
 
 start: a two-layer network (CIFAR-10 at 8 x 8 pixels if --data-dir holds it, else faces), p_L = 6dn, and what an
-attacker can do who knows more or less about the head that training began with: its values (or its seed up to a search,
-which comes to the same), that it is zero, or only its distribution. Then it is noise on the change of the head; size 1
-is N(0, 1/h), smaller ones are computed and not trained.
+attacker can do who knows more or less about the head that training began with: its values, its seed up to a search (of
+which only the trained head is used, and which also has to guess how much of it weight decay has left), that it is zero,
+or only its distribution. Then it is noise on the change of the head; size 1 is N(0, 1/h), smaller ones are computed and
+not trained.
 
-Takes less than 3 minutes on one core. Noise keeps an attack from converging: it is ended after a few seconds, times
+decay: the same network trained with weight decay, so that W(T) = c W(0) + what features explain. The change of the head
+is taken with c = 1, with the c of the recipe, and with the c that least squares finds in W(T) and W(0) alone.
+
+Takes about 4 minutes on one core. Noise keeps an attack from converging: it is ended after a few seconds, times
 --patience.
 """
 
@@ -27,6 +31,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +39,7 @@ from torch import Tensor, nn
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.span import SpanLoss
 from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.start import find_start, scale_left
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
@@ -46,10 +52,10 @@ from exhume.victims.descent import train_module
 from exhume.victims.private import PrivateRecipe, train_private_head
 from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, TwoLayerVictim, draw_head, train_two_layer
+from exhume.victims.two_layer import TwoLayerConfig, TwoLayerVictim, train_two_layer
 
 SAMPLES, RATIO, FRESH = 10, 6, 90
-SECONDS = {"sphere": 5.0, "faces": 8.0, "start": 4.0}
+SECONDS = {"sphere": 5.0, "faces": 8.0, "start": 8.0, "decay": 8.0}
 PUBLISHED = {
     "sphere": "none fp16 bf16 int8 prune50 obs50 prune75 obs75 obs90 prune50+int8 noise0.01 noise0.03 noise0.1",
     "faces": "none int8 prune50 obs50 noise0.01 noise0.1",
@@ -57,6 +63,7 @@ PUBLISHED = {
 PRIVATE = {"sphere": ((0.0, 200), (0.003, 200), (0.03, 200), (1.0, 200), (1.0, 20)), "faces": ((0.03, 200),)}
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 GUESSED_SEEDS = 1000
+DECAYS = (1e-3, 1e-2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +89,7 @@ class Line:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="sphere,faces,start")
+    parser.add_argument("--parts", default="sphere,faces,start,decay")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--patience", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -93,6 +100,8 @@ def main() -> None:
         seconds = SECONDS[part] * options.patience
         if part == "start":
             found = start_lines(options.data_dir, options.seed, seconds)
+        elif part == "decay":
+            found = decay_lines(options.data_dir, options.seed, seconds)
         else:
             found = defence_lines(make_case(part, options.seed), options.seed, seconds)
         lines += list(printed(part, found))
@@ -105,9 +114,9 @@ def main() -> None:
 def printed(part: str, lines: Iterator[Line]) -> Iterator[Line]:
     for position, line in enumerate(lines):
         if position == 0:
-            print(f"\n{part:32}" + "".join(f"{name:>15}" for name in line.numbers))
-        shown = (f"{value:15.2g}" if isinstance(value, float) else f"{value!s:>15}" for value in line.numbers.values())
-        print(f"{line.defence:32}" + "".join(shown), flush=True)
+            print(f"\n| {' | '.join([part, *line.numbers])} |\n| {' | '.join(['---'] * (1 + len(line.numbers)))} |")
+        shown = (f"{value:.2g}" if isinstance(value, float) else str(value) for value in line.numbers.values())
+        print(f"| {' | '.join([line.defence, *shown])} |", flush=True)
         yield line
 
 
@@ -201,20 +210,18 @@ def attacked(seen: Observation, truth: Tensor, seed: int, seconds: float) -> dic
 
 def start_lines(folder: Path | None, seed: int, seconds: float) -> Iterator[Line]:
     data = load_images(folder)
-    n, d = data.inputs.shape
-    outputs = max(1, len(data.class_names))
-    config = TwoLayerConfig(width=RATIO * d * n // outputs, outputs=outputs, seed=seed)
+    config = network(data, GUESSED_SEEDS - 1 - seed)  # the worst case: the right seed comes last
     victim = train_two_layer(config, data)
     began = time.monotonic()
-    guess = guess_start(victim.head, config)
+    start = find_start(replace(victim.observation, **seed_known(victim, data, config)), GUESSED_SEEDS)
     searched = time.monotonic() - began
-    assert guess is not None, "the seed is among those that are tried"
-    assert torch.equal(guess, victim.initial_head)
-    zero = train_two_layer(config.model_copy(update={"zero_head": True}), data)
+    assert start.seed == config.seed
+    zero = train_two_layer(config.model_copy(update={"zero_head": True, "initial": "zero"}), data)
     seen = victim.observation.told(None)
     cases = {
-        f"known ({GUESSED_SEEDS} seeds: {searched:.1f} s)": seen,
-        "zero, and known to be": zero.observation.told(None),
+        "known": seen,
+        f"seed ({GUESSED_SEEDS} tried in {searched:.1f} s, c = {start.scale:.4f})": start.observation.told(None),
+        "zero": zero.observation.told(None),
         **{
             f"distribution only, size {size:g}": replace(seen, weights=seen.weights + size * victim.initial_head)
             for size in (0.01, 0.1, 1.0)
@@ -222,6 +229,32 @@ def start_lines(folder: Path | None, seed: int, seconds: float) -> Iterator[Line
     }
     for name, observation in cases.items():
         yield start_line(data, name, observation, victim, seed, seconds)
+
+
+def decay_lines(folder: Path | None, seed: int, seconds: float) -> Iterator[Line]:
+    data = load_images(folder)
+    for decay in DECAYS:
+        recipe = Recipe(weight_decay=decay, steps=2000)
+        victim = train_two_layer(network(data, seed).model_copy(update={"recipe": recipe}), data)
+        scales = {"1": 1.0, "recipe": victim.scale, "least squares": scale_left(victim.head, victim.initial_head)}
+        for name, scale in scales.items():
+            weights = victim.head - scale * victim.initial_head
+            seen = replace(victim.observation, weights=weights).told(None)
+            numbers: dict[str, float | int | str | None] = {"c": f"{scale:.4f}", "floor": floor(seen, data.inputs)}
+            found = attacked(seen, data.inputs, seed, seconds)
+            yield Line("decay", f"weight decay {decay:g}, c: {name}", numbers | found)
+
+
+def network(data: Dataset, seed: int) -> TwoLayerConfig:
+    n, d = data.inputs.shape
+    outputs = max(1, len(data.class_names))
+    return TwoLayerConfig(width=RATIO * d * n // outputs, outputs=outputs, seed=seed)
+
+
+def seed_known(victim: TwoLayerVictim, data: Dataset, config: TwoLayerConfig) -> dict[str, Any]:
+    """What an observation says where the attacker is left to search for the seed."""
+    told = train_two_layer(config.model_copy(update={"initial": "seed", "recipe": Recipe(steps=1)}), data).observation
+    return {"weights": victim.head, "knowledge": told.knowledge, "start": told.start}
 
 
 def load_images(folder: Path | None) -> Dataset:
@@ -232,7 +265,7 @@ def load_images(folder: Path | None) -> Dataset:
 
 def start_line(data: Dataset, name: str, seen: Observation, victim: TwoLayerVictim, seed: int, seconds: float) -> Line:
     change = victim.observation.weights.double()
-    unknown = seen.weights.double() - change if "distribution" in name else torch.zeros(())
+    unknown = torch.zeros(()) if name == "zero" else seen.weights.double() - change
     told = attacked(seen.told(len(data.inputs)), data.inputs, seed, seconds)
     numbers: dict[str, float | int | str | None] = {
         "equations": seen.weights.numel(),
@@ -241,15 +274,6 @@ def start_line(data: Dataset, name: str, seen: Observation, victim: TwoLayerVict
         "rho, n told": told["rho"],
     }
     return Line("start", name, numbers | attacked(seen, data.inputs, seed, seconds))
-
-
-def guess_start(head: Tensor, config: TwoLayerConfig) -> Tensor | None:
-    """The initial head whose seed is known up to a search: the trained one still points its way."""
-    for seed in range(GUESSED_SEEDS - 1, -1, -1):  # the worst case: the right one comes last
-        drawn = draw_head(config.model_copy(update={"seed": seed}), len(head), head.dtype)
-        if float(torch.nn.functional.cosine_similarity(drawn.flatten(), head.flatten(), dim=0)) > 0.2:
-            return drawn
-    return None
 
 
 if __name__ == "__main__":

@@ -41,3 +41,16 @@ def test_every_public_name_exists_and_no_other_is_offered() -> None:
 
 def test_the_gauge_is_a_function_of_three_numbers() -> None:
     assert exhume.gauge(6000, 100, 20).ratio == 3
+
+
+def test_records_are_ranked_against_an_observation_or_a_matrix() -> None:
+    samples, rows, weights = small_problem()
+    others = torch.randn(60, 12, generator=torch.Generator().manual_seed(1))
+    others = others * math.sqrt(12) / others.norm(dim=1, keepdim=True)
+    observation = exhume.observe_features(rows, weights, "relu")
+    found = exhume.rank(observation, torch.cat([samples, others[:20]]), others[20:])
+    assert set(found.order[:3]) == {0, 1, 2}
+    start = torch.ones(1, 400)
+    embeddings = observation.features(torch.cat([samples, others[:20]]))
+    same = exhume.rank(weights[None] + start, embeddings, observation.features(others[20:]), initial=start)
+    assert torch.allclose(same.alignment, found.alignment, atol=1e-4)

@@ -8,9 +8,9 @@ it is asked for.
 """
 
 import ast
+import resource
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -28,8 +28,10 @@ FORBIDDEN = {
     "networks": ("data", "features", *LATER_THAN_DATA),
     "victims": ("attacks", "reconstruction", "metrics", "experiments", "report", "cli"),
     "metrics": ("attacks", "victims", "data", "experiments", "report", "cli"),
-    "experiments": ("report", "cli"),
-    "report": ("cli",),
+    "experiments": ("report", "catalogue", "auditing", "cli"),
+    "report": ("catalogue", "auditing", "cli"),
+    "catalogue": ("auditing", "cli"),
+    "auditing": ("cli",),
 }
 ENTRIES = ("__main__", "cli")
 
@@ -278,9 +280,11 @@ def test_gauge_runs_without_torch() -> None:
 def test_gauge_answers_within_a_second() -> None:
     seconds = []
     for _ in range(5):  # a busy machine may spoil a measurement, but not make one better
-        began = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "exhume", *GAUGE], capture_output=True, check=True, timeout=60)
-        seconds.append(time.monotonic() - began)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # of the processor: other tests run at the same time
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         if seconds[-1] < 1:
             return
     pytest.fail(f"expected an answer within a second, found {min(seconds):.2f} s at best")

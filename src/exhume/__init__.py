@@ -3,6 +3,7 @@
     observation = exhume.load_observation("runs/a")   # or exhume.observe_features(V, theta, "relu")
     found = exhume.reconstruct(observation)
     score = exhume.evaluate(found, X_true)
+    exhume.audit(model, initial=state_before_training).save("report.html")
 
 Names are loaded when they are first used, so that `import exhume` costs nothing.
 """
@@ -13,38 +14,54 @@ from typing import TYPE_CHECKING, Any
 from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from exhume.api import evaluate, load_observation, observe_features, reconstruct
+    from exhume.api import evaluate, load_observation, observe_features, rank, reconstruct
+    from exhume.attacks.ranking import Ranking
+    from exhume.auditing.audit import Audit
+    from exhume.auditing.of_model import audit, audit_features
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
     from exhume.reconstruction import Outcome, Reconstruction
     from exhume.theory import Gauge, gauge
+    from exhume.verdicts import Verdict
 
 _HOMES = {
+    "audit": "exhume.auditing.of_model",
+    "audit_features": "exhume.auditing.of_model",
     "evaluate": "exhume.api",
     "load_observation": "exhume.api",
     "observe_features": "exhume.api",
+    "rank": "exhume.api",
     "reconstruct": "exhume.api",
+    "Audit": "exhume.auditing.audit",
     "Evaluation": "exhume.metrics.errors",
     "Gauge": "exhume.theory",
     "Knowledge": "exhume.observation",
     "Observation": "exhume.observation",
     "Outcome": "exhume.reconstruction",
+    "Ranking": "exhume.attacks.ranking",
     "Reconstruction": "exhume.reconstruction",
+    "Verdict": "exhume.verdicts",
     "gauge": "exhume.theory",
 }
 
 __all__ = [
+    "Audit",
     "Evaluation",
     "Gauge",
     "Knowledge",
     "Observation",
     "Outcome",
+    "Ranking",
     "Reconstruction",
+    "Verdict",
     "__version__",
+    "audit",
+    "audit_features",
     "evaluate",
     "gauge",
     "load_observation",
     "observe_features",
+    "rank",
     "reconstruct",
 ]
 

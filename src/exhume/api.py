@@ -10,8 +10,9 @@ from torch import Tensor
 
 from exhume import observation as observations
 from exhume.activations import activation as named_activation
-from exhume.attacks.choice import choose_method, tell
+from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
+from exhume.attacks.ranking import Probe, Ranking, rank_records
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
@@ -53,7 +54,8 @@ def reconstruct(
     watch: Callable[[Progress], None] | None = None,
 ) -> Reconstruction:
     """Recovers the training inputs from the weights. Their number is found unless `samples` tells it."""
-    chosen = choose_method(method, network=isinstance(observation.features, ModuleFeatures))
+    network, known = isinstance(observation.features, ModuleFeatures), known_subspace(observation)
+    chosen = choose_method(method, network=network, known=known)
     limits = Limits(budget_seconds, memory_bytes)
     told = tell(observation, chosen, samples)
     return run_attack(told, chosen, seed=seed, limits=limits, watch=watch).reconstruction
@@ -62,3 +64,24 @@ def reconstruct(
 def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:
     """A reconstruction held against the true inputs."""
     return evaluate_rows(samples, found.candidates.to(samples.dtype), seed=seed)
+
+
+def rank(
+    head: Observation | Float[Tensor, "k h"],
+    candidates: Float[Tensor, "m columns"],
+    non_members: Float[Tensor, "c others"] | None = None,
+    *,
+    initial: Float[Tensor, "k h"] | None = None,
+    loss: str | None = None,
+) -> Ranking:
+    """Which records a linear head was trained on, with p-values against records that it was not trained on.
+
+    `head`: an observation, whose records may be inputs or embeddings, or a matrix W(T), whose records are embeddings
+    (with a column of ones if the bias is its last column). `initial`: W(0) of such a matrix, zero if None. `loss`
+    (square, logistic, cross-entropy): what the head was trained with; None leaves its outputs out.
+    """
+    if isinstance(head, Observation):
+        probe = Probe.of(head)
+    else:
+        probe = Probe(head if initial is None else head - initial, head)
+    return rank_records(probe, candidates, non_members, loss)

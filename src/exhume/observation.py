@@ -23,9 +23,12 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, write_rows
 from exhume.features.selected_rows import SelectedRows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
+from exhume.known import Known
+from exhume.start_rule import StartRule
 
 KIND = "observation"
 FEATURES_FILE = "features.safetensors"
+INITIAL_FILE = "initial.safetensors"
 Initial = Literal["zero", "known", "seed", "distribution"]
 
 
@@ -37,7 +40,8 @@ class Knowledge:
     `initial`: what is known of the head W(0) before training, and so what the weights of the observation are:
 
     - "zero": training started at zero (as a closed-form fit does), and the weights are the published head W(T);
-    - "known": W(0) is known, and the weights are the change W(T) − W(0);
+    - "known": W(0) is known, and the weights are the change W(T) − c W(0), where c is what weight decay left of W(0)
+      (1 without it);
     - "seed": W(0) is one of the heads that a known rule draws from a seed, and the weights are W(T): the attacker may
       try seeds;
     - "distribution": W(0) is only known to be random and small, and the weights are W(T), in which it is noise.
@@ -66,6 +70,17 @@ class Observation:
     weights: Float[Tensor, "k p"]
     knowledge: Knowledge
     image_shape: tuple[int, int, int] | None = None
+    start: StartRule | None = None
+    """How the initial head was drawn, where it is known up to its seed."""
+    head: Float[Tensor, "k p"] | None = None
+    """The published head W(T), where the weights are its change."""
+    initial_rows: Rows | None = None
+    """The rows of the first layer before training, where they are known; those of the features are the trained ones, or
+    the average of both if the knowledge says so."""
+    subspace: Float[Tensor, "d r"] | None = None
+    """Columns that span a subspace which the data are known to lie in."""
+    known: Known | None = None
+    """Training samples that an informed adversary has; they come from a file of their own."""
 
     def __post_init__(self) -> None:
         if self.weights.shape[1] != self.features.p:
@@ -82,6 +97,16 @@ class Observation:
             )
         if bias is not None and not torch.isfinite(bias).all():
             raise ExhumeError("expected a finite bias of the features, found NaN or infinite entries")
+        if self.initial_rows is not None:
+            _check_first_layer(self.features, self.initial_rows)
+        if self.subspace is not None and (len(self.subspace) != self.d or not 1 <= self.subspace.shape[1] <= self.d):
+            shape = list(self.subspace.shape)
+            raise ExhumeError(f"expected a subspace as d x r columns with r <= d = {self.d}, found shape {shape}")
+
+    @property
+    def published_head(self) -> Float[Tensor, "k p"] | None:
+        """W(T), where it is known: with the initial head known, the weights are only its change."""
+        return self.weights if self.head is None and self.knowledge.initial != "known" else self.head
 
     @property
     def p(self) -> int:
@@ -109,13 +134,20 @@ def save_observation(observation: Observation, path: Path) -> None:
     tensors = {"weights": observation.weights}
     meta: dict[str, Any] = {"knowledge": asdict(observation.knowledge), "image_shape": observation.image_shape}
     if isinstance(features, RidgeFeatures):
-        meta |= {"rows": _describe_rows(features.rows, path), "activation": features.activation.name}
+        meta |= {"rows": _describe_rows(features.rows, path, FEATURES_FILE), "activation": features.activation.name}
         tensors |= {} if features.bias is None else {"bias": features.bias}
+        if observation.initial_rows is not None:
+            meta |= {"initial_rows": _describe_rows(observation.initial_rows, path, INITIAL_FILE)}
     elif features.source is not None:
         meta |= {"network": features.source.describe()}
         tensors |= features.source.tensors() | ({} if features.chosen is None else {"chosen": features.chosen})
     else:
         raise ExhumeError("expected features with a source to make them from again, found a function of unknown origin")
+    tensors |= {} if observation.head is None else {"head": observation.head}
+    tensors |= {} if observation.subspace is None else {"subspace": observation.subspace}
+    if observation.start is not None:
+        meta |= {"start": observation.start.describe()}
+        tensors |= {} if observation.start.kept is None else {"start.kept": observation.start.kept}
     write_tensors(path, KIND, tensors, meta)
 
 
@@ -128,15 +160,29 @@ def load_observation(path: Path, factory: str | None = None) -> Observation:
         features = _restore_features(file, path, factory)
         image_shape = _restore_image_shape(file.meta["image_shape"], features.d, path)
         knowledge = _restore_knowledge(file.meta["knowledge"], path)
+        told = file.meta.get("start")
+        start = None if told is None else StartRule.restore(told, file.tensors.get("start.kept"))
+        before = file.meta.get("initial_rows")
+        initial_rows = None if before is None else _restore_rows(before, path)
     except (KeyError, TypeError) as problem:
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged at {problem}") from problem
     except UsageError as problem:  # the file is at fault, not the request
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged: {problem}") from problem
-    return Observation(features, file.tensors["weights"], knowledge, image_shape)
+    head, subspace = file.tensors.get("head"), file.tensors.get("subspace")
+    return Observation(features, file.tensors["weights"], knowledge, image_shape, start, head, initial_rows, subspace)
+
+
+def _check_first_layer(features: RidgeFeatures | ModuleFeatures, initial: Rows) -> None:
+    shape, found = [features.p, features.d], [initial.p, initial.d]
+    if not isinstance(features, RidgeFeatures) or shape != found:
+        raise ExhumeError(
+            f"expected an initial first layer with the features phi(Vx + b) that it belongs to, of shape {shape}, "
+            f"found {features.description} and shape {found}"
+        )
 
 
 def _check_numbers(tensors: dict[str, Tensor], path: Path) -> None:
-    for name, rank in (("weights", 2), ("bias", 1)):
+    for name, rank in (("weights", 2), ("bias", 1), ("head", 2), ("subspace", 2)):
         tensor = tensors.get(name)
         if tensor is not None and (tensor.ndim != rank or not tensor.is_floating_point()):
             kind = str(tensor.dtype).removeprefix("torch.")
@@ -144,6 +190,10 @@ def _check_numbers(tensors: dict[str, Tensor], path: Path) -> None:
                 f"expected {name} of {rank} dimensions in floating point in {path}, "
                 f"found {kind} of shape {list(tensor.shape)}"
             )
+    head, weights = tensors.get("head"), tensors["weights"]
+    if head is not None and head.shape != weights.shape:
+        shapes = f"{list(weights.shape)} and {list(head.shape)}"
+        raise ExhumeError(f"expected a head of the shape of its change in {path}, found {shapes}")
 
 
 def _restore_features(file: TensorFile, path: Path, factory: str | None) -> RidgeFeatures | ModuleFeatures:
@@ -167,15 +217,15 @@ def _restore_network(file: TensorFile, path: Path, factory: str | None) -> Modul
     return features.part(chosen)
 
 
-def _describe_rows(rows: Rows, path: Path) -> dict[str, Any]:
+def _describe_rows(rows: Rows, path: Path, file_name: str) -> dict[str, Any]:
     match rows:
         case DrawnRows():
             return {"kind": "drawn", "seed": rows.seed, "p": rows.p, "d": rows.d, "first": rows.first}
         case MappedRows() if rows.path.parent.resolve() == path.parent.resolve():
             return {"kind": "file", "name": rows.path.name, "p": rows.p, "first": rows.first}
         case MappedRows() | HeldRows() | SelectedRows():
-            written = write_rows(rows, path.with_name(FEATURES_FILE))
-            return {"kind": "file", "name": FEATURES_FILE, "p": written.p, "first": 0}
+            written = write_rows(rows, path.with_name(file_name))
+            return {"kind": "file", "name": file_name, "p": written.p, "first": 0}
     raise TypeError(f"rows of a kind that has no file form: {type(rows).__name__}")
 
 

@@ -67,6 +67,8 @@ class Reconstruction:
     peak_memory_mb: float
     seed: int
     settings: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What else the attack found out about the victim: further keys of the summary."""
 
     @property
     def outcome(self) -> Outcome:
@@ -97,6 +99,11 @@ class Reconstruction:
             "seconds": round(self.seconds, 3),
             "peak_memory_mb": round(self.peak_memory_mb, 1),
             "seed": self.seed,
+            "subspace": None,
+            "subspace_rank": None,
+            "prior": None,
+            "resolution": None,
+            **self.facts,
         }
 
 

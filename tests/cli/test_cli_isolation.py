@@ -80,6 +80,7 @@ def test_without_truth_and_configuration_the_attack_finds_the_same(run: Path, ki
     assert {path.name for path in bare.iterdir()} - {"features.safetensors"} == {
         "observation.safetensors",
         "reconstruction.safetensors",
+        "snapshots.safetensors",
         "summary.json",
         "trace.csv",
     }

@@ -149,11 +149,72 @@ def test_the_recipe_and_the_knowledge_reach_the_configuration(exhume: Command, t
         "step_size": 0.001,
         "until": 0.1,
         "steps": 3,
+        "growing": False,
         "seed": 4,
     }
     zero = ("--initial", "zero", "--features-at", "midpoint")
     made = exhume("train", "two-layer", *FACES, "--width", 9, "--steps", 1, *zero, "--out", tmp_path / "b", "--json")
     assert summary_of(made)["initial"] == "zero"
+
+
+def test_an_attack_says_again_what_is_done_about_dropout(exhume: Command, tmp_path: Path) -> None:
+    own = ("train", "users_cli_nets:flat", *FACES, "--image-shape", "flat", *SHORT, "--out", tmp_path / "a")
+    said = "evaluation mode: dropout is switched off in 2"
+    assert said in exhume(*own).stdout.splitlines()
+    attacked = exhume("attack", tmp_path / "a", "--model", "users_cli_nets:flat", "--iterations", 1)
+    assert attacked.stdout.splitlines()[0] == said
+
+
+def test_private_training_tells_its_epsilon_and_keeps_it(exhume: Command, tmp_path: Path) -> None:
+    pytest.importorskip("opacus", reason="an extra: pip install 'exhume[dp]'")
+    private = ("--width", 20, "--noise-multiplier", 2, "--private-steps", 3, "--delta", 1e-4)
+    shown = exhume("train", "two-layer", *FACES, *private, "--out", tmp_path / "a")
+    assert shown.returncode == 0, shown.stderr
+    told = shown.stdout.splitlines()[2]
+    assert told.startswith("DP-SGD: epsilon ")
+    assert "at delta 0.0001 (noise multiplier 2, clip " in told
+    assert told.endswith("3 steps); the clip and the step size were measured on the data, which epsilon does not cover")
+    kept = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert f"DP-SGD: epsilon {kept['epsilon']:.3g} at delta {kept['delta']:g}" in told
+    assert kept["noise_multiplier"] == 2
+    assert kept["steps"] == 3
+    fitted = exhume("train", "rf", *FACES, "--ratio", 2, *private[2:], "--clip", 5, "--out", tmp_path / "b", "--json")
+    values = summary_of(fitted)
+    assert (values["fit"], values["epsilon"], values["clip"]) == ("dp-sgd", kept["epsilon"], 5)
+    assert 0.1 < values["floor"] < 1
+
+
+def test_without_opacus_private_training_is_one_line(
+    exhume: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opacus", None)
+    refused = exhume("train", "rf", *FACES, "--ratio", 2, "--epsilon", 3, "--out", tmp_path / "a")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("found none; pip install 'exhume[dp]'\n")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_start_known_up_to_its_seed_is_searched_and_said(exhume: Command, tmp_path: Path) -> None:
+    size = ("--width", 200, *SHORT, "--initial", "seed", "--seed", 7)
+    trained = summary_of(exhume("train", "two-layer", *FACES, *size, "--out", tmp_path / "a", "--json"))
+    assert trained["initial"] == "seed"
+    assert trained["floor"] < 0.1, "what is left to explain once the seed is found"
+    budget = ("--iterations", 2)
+    shown = exhume("attack", tmp_path / "a", *budget)
+    assert shown.stdout.splitlines()[0].startswith("start: seed 7 draws the initial head; ")
+    attacked = summary_of(exhume("attack", tmp_path / "a", *budget, "--start-seeds", 5, "--json"))
+    assert attacked["start_seed"] is None
+    attacked = summary_of(exhume("attack", tmp_path / "a", *budget, "--start-seeds", 9, "--json"))
+    assert attacked["start_seed"] == 7
+    assert attacked["start_scale"] == pytest.approx(1, abs=0.1)
+
+
+def test_weight_decay_is_taken_off_the_initial_head_and_said(exhume: Command, tmp_path: Path) -> None:
+    size = ("--width", 200, "--steps", 50, "--weight-decay", 0.5)
+    shown = exhume("train", "two-layer", *FACES, *size, "--out", tmp_path / "a")
+    kept = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert 0.1 < kept["start_left"] < 0.9
+    assert f"weight decay left {kept['start_left']:.4f} of the initial head, which is taken off" in shown.stdout
 
 
 def test_flat_rows_and_a_named_head(exhume: Command, tmp_path: Path) -> None:
@@ -185,18 +246,28 @@ WRONG: dict[str, tuple[str, str]] = {
     "no outputs": ("two-layer --width 3 --outputs 0", "expected outputs to be greater than or equal to 1, found 0"),
     "an unknown loss": ("two-layer --width 3 --loss hinge", "'square', 'logistic' or 'cross-entropy', found 'hinge'"),
     "cross-entropy of nothing": ("two-layer --width 3 --loss cross-entropy", "at least 2 classes for 1 outputs"),
-    "an unknown method": ("two-layer --width 3 --method lbfgs", "'gd', 'sgd' or 'adam', found 'lbfgs'"),
+    "an unknown method": ("two-layer --width 3 --method lbfgs", "'gd', 'sgd', 'adam' or 'closed-form', found 'lbfgs'"),
     "a batch with gd": ("two-layer --width 3 --batch-size 2", "expected no batch size with gd, found 2"),
     "momentum of one": ("two-layer --width 3 --momentum 1", "expected momentum to be less than 1, found 1.0"),
     "a negative decay": ("two-layer --width 3 --weight-decay -1", "greater than or equal to 0, found -1.0"),
     "a step of zero": ("two-layer --width 3 --step-size 0", "expected step_size to be greater than 0, found 0.0"),
     "no steps": ("two-layer --width 3 --steps 0", "expected steps to be greater than or equal to 1, found 0"),
-    "an unknown start": ("two-layer --width 3 --initial guessed", "'known', 'distribution' or 'zero', found"),
+    "an unknown start": ("two-layer --width 3 --initial guessed", "'known', 'seed', 'distribution' or 'zero', found"),
     "a start of two kinds": ("two-layer --width 3 --zero-head --initial distribution", "found 'distribution' with a"),
     "a midpoint of the unknown": (
         "two-layer --width 3 --features-at midpoint --initial distribution",
         "expected a known start for features at the midpoint",
     ),
+    "a midpoint of a rule": (
+        "two-layer --width 3 --features-at midpoint --initial seed",
+        "expected a known start for features at the midpoint, found only its rule",
+    ),
+    "private training by adam": ("two-layer --width 3 --epsilon 1 --method adam", "for private training, found adam"),
+    "private training to a loss": ("two-layer --width 3 --epsilon 1 --until 0.1", "found a loss of 0.1 to stop at"),
+    "two ways to noise": ("two-layer --width 3 --epsilon 1 --noise-multiplier 1", "private training, found both"),
+    "a clip for nothing": ("two-layer --width 3 --clip 1", "--epsilon or --noise-multiplier with --clip, --delta and"),
+    "no privacy at all": ("two-layer --width 3 --epsilon 0", "expected epsilon to be greater than 0, found 0.0"),
+    "layers that opacus refuses": ("vit --embedding 4 --patch 5 --noise-multiplier 1", "found one that Opacus"),
     "features at another place": ("two-layer --width 3 --features-at start", "'trained' or 'midpoint', found 'start'"),
     "an unknown activation": ("two-layer --width 3 --activation step", "expected an activation out of"),
     "an unknown defence": ("two-layer --width 3 --defence armour", "expected a defence such as"),
@@ -247,20 +318,20 @@ def test_weights_that_do_not_fit_the_code_are_named(exhume: Command, tmp_path: P
 def test_ctrl_c_is_one_line_and_the_same_command_continues(
     exhume: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from exhume.experiments import training
+    from exhume.victims.span_iterates import SpanIterates
 
-    trained = training.train_two_layer
+    moved = SpanIterates.move
 
-    def interrupted(config: Any, data: Any, file: Any, around: Any) -> Any:
+    def interrupted(trainee: SpanIterates, step_size: float) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        return trained(config, data, file, around)
+        moved(trainee, step_size)
 
     command = ("train", "two-layer", *FACES, "--width", 50, *SHORT, "--out", tmp_path / "a", "--json")
     with monkeypatch.context() as patch:
-        patch.setattr(training, "train_two_layer", interrupted)
+        patch.setattr(SpanIterates, "move", interrupted)
         stopped = exhume(*command)
     assert (stopped.returncode, stopped.stdout) == (130, "")
-    assert stopped.stderr.splitlines()[-1].endswith("after 0 steps; the same command continues")
+    assert stopped.stderr.splitlines()[-1].endswith("after 1 steps; the same command continues")
     assert {path.name for path in tmp_path.iterdir()} == {"code", ".a.training.safetensors"}
     assert summary_of(exhume(*command))["victim"] == "two-layer"
     assert {path.name for path in tmp_path.iterdir()} == {"code", "a"}

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +20,13 @@ from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.run import RunFolder, train_run
 from exhume.experiments.scoring import score
-from exhume.experiments.training import TrainingStopped, VictimConfig
+from exhume.experiments.training import VictimConfig
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
 from exhume.victims.random_features import RandomFeaturesConfig
-from exhume.victims.recipe import Recipe
+from exhume.victims.recipe import Recipe, TrainingStopped
 from exhume.victims.two_layer import TwoLayerConfig
 
 FACES = DataConfig(name="faces", samples=3, side=5, seed=seeds.derive(0, "data"))
@@ -143,6 +144,14 @@ def test_the_configuration_trains_the_same_run_again(tmp_path: Path, name: str) 
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
+@pytest.fixture(autouse=True)
+def a_key_that_is_heard() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a process that was started in the background may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def ctrl_c_at(step: int) -> Any:
     return lambda steps, loss: os.kill(os.getpid(), signal.SIGINT) if steps == step else None
 
@@ -160,6 +169,44 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_same_call_ends_as_if_nothing_had_bee
     assert {path.name for path in tmp_path.iterdir()} == {"run", "calm", "code"}
     for file in (tmp_path / "run").iterdir():
         assert file.read_bytes() == (tmp_path / "calm" / file.name).read_bytes()
+
+
+def test_ctrl_c_before_the_first_step_acts_at_once_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(*_: Any) -> float:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+        raise AssertionError("the key was not heard")
+
+    monkeypatch.setattr("exhume.victims.span_iterates.largest_eigenvalue", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", "two-layer")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "code"] == []
+
+
+def test_ctrl_c_while_the_features_are_written_loses_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(tmp_path / "calm", "two-layer")
+
+    def pressed(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("exhume.victims.two_layer.write_rows", pressed)
+        with pytest.raises(TrainingStopped, match="before the run folder was whole"):
+            train(tmp_path / "run", "two-layer")
+    assert {path.name for path in tmp_path.iterdir()} == {"calm", "code", ".run.training.safetensors"}
+    seen: list[int] = []
+    summary = train(tmp_path / "run", "two-layer", progress=lambda steps, loss: seen.append(steps))
+    assert seen == [summary["steps"]], "training was over, and is not done again"
+    for file in (tmp_path / "run").iterdir():
+        assert file.read_bytes() == (tmp_path / "calm" / file.name).read_bytes()
+
+
+def test_an_interrupted_training_writes_no_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exhume.victims.two_layer.write_rows", lambda *_: pytest.fail("features of half a training"))
+    with pytest.raises(TrainingStopped, match="after 4 steps"):
+        train(tmp_path / "run", "two-layer", progress=ctrl_c_at(4))
 
 
 def test_a_checkpoint_of_another_training_is_not_continued(tmp_path: Path) -> None:

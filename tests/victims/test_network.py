@@ -16,6 +16,7 @@ from exhume.data.load import load
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.networks.loading import load_factory
+from exhume.victims.floor import floor_of
 from exhume.victims.network import NetworkVictim, train_network
 from exhume.victims.network_config import NetworkConfig
 from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
@@ -34,6 +35,15 @@ def softened():
 def probe():
     body = nn.Sequential(nn.Flatten(), nn.Linear(25, 30), nn.Tanh()).requires_grad_(False)
     return nn.Sequential(body, nn.Linear(30, 2))
+
+def convolving(channels):
+    return nn.Sequential(nn.Conv2d(1, channels, 4), nn.Tanh(), nn.Flatten(), nn.Linear(4 * channels, 2))
+
+def many():
+    return convolving(16)
+
+def few():
+    return convolving(3)
 
 def normed():
     head = nn.utils.parametrizations.weight_norm(nn.Linear(9, 2))
@@ -83,6 +93,34 @@ def test_channels_and_coordinates_of_tokens_are_groups(config: Any, groups: list
     assert isinstance(features, ModuleFeatures)
     assert features.groups is not None
     assert features.groups.tolist() == groups
+
+
+def test_channels_of_a_users_own_network_are_groups_where_there_are_enough_of_them() -> None:
+    groups = {}
+    for name in ("many", "few", "small"):
+        config = FactoryConfig(factory=f"users_victim_nets:{name}", recipe=RECIPE)
+        features = train_network(config, faces(dtype="float32")).observation.features
+        assert isinstance(features, ModuleFeatures)
+        groups[name] = features.groups
+    assert groups["few"] is groups["small"] is None
+    assert groups["many"] is not None
+    assert groups["many"].tolist() == [channel for channel in range(16) for _ in range(4)] + [16], "the bias is alone"
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_what_weight_decay_left_of_the_start_is_taken_off_and_the_rest_is_explained_by_features(
+    momentum: float,
+) -> None:
+    """With features that do not move, the change of the head is in their span exactly, and for no other multiple."""
+    recipe = Recipe(weight_decay=0.5, momentum=momentum, steps=30, step_size=0.05)
+    victim = train_network(FactoryConfig(factory="users_victim_nets:probe", recipe=recipe), faces())
+    if not momentum:
+        assert victim.scale == pytest.approx((1 - 0.05 * 0.5) ** 30)
+    assert 0.2 < victim.scale < 0.8
+    assert floor_of(victim.observation, faces().inputs) < 1e-20
+    head = victim.observation.weights + victim.decayed_head
+    plain = replace(victim.observation, weights=head - victim.initial_head)
+    assert floor_of(plain, faces().inputs) > 0.01
 
 
 def test_a_seed_is_a_start_and_leaves_torch_s_own_stream_alone() -> None:

@@ -18,7 +18,7 @@ def test_mini_batches_are_for_sgd_and_adam() -> None:
     [
         ({"batch_size": 3}, "no batch size with gd"),
         ({"method": "adam", "momentum": 0.9}, "no momentum with adam"),
-        ({"method": "lbfgs"}, "'gd', 'sgd' or 'adam', found 'lbfgs'"),
+        ({"method": "lbfgs"}, "'gd', 'sgd', 'adam' or 'closed-form', found 'lbfgs'"),
         ({"momentum": 1.0}, "momentum to be less than 1"),
         ({"step_size": 0.0}, "step_size to be greater than 0"),
         ({"steps": 0}, "steps to be greater than or equal to 1"),

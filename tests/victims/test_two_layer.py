@@ -13,7 +13,7 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows, MappedRows, hold
 from exhume.observation import FEATURES_FILE, load_observation, save_observation
 from exhume.victims.descent_loop import Surroundings
-from exhume.victims.recipe import Recipe
+from exhume.victims.recipe import Recipe, TrainingStopped
 from exhume.victims.two_layer import TwoLayerConfig, TwoLayerVictim, draw_head, train_two_layer
 
 N, D, H = 6, 20, 600
@@ -87,9 +87,9 @@ def test_weight_decay_needs_the_decayed_start() -> None:
     victim = train_two_layer(TwoLayerConfig(width=H, recipe=Recipe(weight_decay=0.1, steps=400)), given)
     assert victim.moved is not None
     assert 0 < victim.moved.scale < 0.9
-    features = victim.observation.ridge
-    decayed = SpanLoss(features, victim.decayed_change, torch.float64).fit(given.inputs).loss
-    assert decayed < loss_at_the_truth(victim, given.inputs) / 20
+    torch.testing.assert_close(victim.observation.weights, victim.head - victim.moved.scale * victim.initial_head)
+    plain = SpanLoss(victim.observation.ridge, victim.head - victim.initial_head, torch.float64).fit(given.inputs).loss
+    assert loss_at_the_truth(victim, given.inputs) < plain / 20
 
 
 def test_a_zero_head_starts_at_zero_and_a_drawn_one_has_variance_one_over_h() -> None:
@@ -141,7 +141,8 @@ def test_resumed_equals_undisturbed(tmp_path: Path, recipe: Recipe) -> None:
     whole = train_two_layer(config, data())
     rounds = iter(range(100))
     stopped = Surroundings(checkpoint=path, stop=lambda: next(rounds) == 7)
-    assert train_two_layer(config, data(), around=stopped).descent.stopped == "interrupted"
+    with pytest.raises(TrainingStopped):
+        train_two_layer(config, data(), around=stopped)
     resumed = train_two_layer(config, data(), around=Surroundings(checkpoint=path))
     assert resumed.descent == whole.descent
     assert torch.equal(resumed.head, whole.head)

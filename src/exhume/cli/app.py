@@ -6,7 +6,25 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume.cli import attack, bench, data, demo, evaluate, gauge, report, runs, train
+from exhume.cli import (
+    attack,
+    audit,
+    bench,
+    compare,
+    count,
+    data,
+    demo,
+    evaluate,
+    gauge,
+    known,
+    rank,
+    report,
+    reproduce,
+    runs,
+    sweep,
+    train,
+    width,
+)
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
 from exhume.version import VERSION
@@ -24,11 +42,19 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("gauge")(gauge.gauge)
+app.command("width")(width.width)
 app.add_typer(train.app, name="train")
 app.command("attack")(attack.attack)
 app.command("evaluate")(evaluate.evaluate)
+app.command("known")(known.known)
+app.command("compare")(compare.compare)
+app.command("audit")(audit.audit)
+app.command("count")(count.count)
+app.command("rank")(rank.rank)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
+app.command("sweep")(sweep.sweep)
+app.command("reproduce")(reproduce.reproduce)
 app.command("bench")(bench.bench)
 app.add_typer(data.app, name="data")
 

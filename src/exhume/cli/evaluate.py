@@ -36,8 +36,24 @@ def tell_scores(scores: "Scores", json: bool) -> None:
         json,
     )
     recovered = round(found.recovered_fraction * found.n)
-    say(f"{recovered} of {found.n} samples are within 0.1 sqrt(d) of a candidate", json)
+    say(
+        f"{recovered} of {found.n} samples are within 0.1 sqrt(d) of a candidate, {scores.recognised} have a cosine "
+        "above 0.9 with one",
+        json,
+    )
     if scores.images is not None:
         say(f"as pictures: PSNR {scores.images.mean_psnr:.1f} dB, SSIM {scores.images.mean_ssim:.3f}", json)
+    coarse = scores.low_resolution
+    if coarse is not None:
+        recovered = round(coarse.recovered_fraction * found.n)
+        say(
+            f"at {coarse.frequencies:,} frequencies: {recovered} of {found.n} samples have a candidate with cosine "
+            f"above 0.9 (mean {coarse.cosines.mean().item():.3f}); {coarse.lookalikes:.0%} have another sample so near",
+            json,
+        )
     if scores.directions_only:
-        say("norms: directions are compared, because this activation cannot tell a norm from a coefficient", json)
+        say(
+            "norms: directions are compared, because the features grow with the norm of their input: weights cannot "
+            "tell a norm from a coefficient",
+            json,
+        )

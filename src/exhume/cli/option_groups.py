@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from exhume.data.config import DataConfig
     from exhume.data.dataset import Dataset
+    from exhume.victims.privacy import Privacy
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
@@ -69,9 +70,9 @@ class DataOptions:
 
     def load(self, seed: int) -> "LoadedData":
         from exhume import seeds
-        from exhume.cli.values import parse_counts, parse_names
         from exhume.data.config import DataConfig
         from exhume.data.load import load
+        from exhume.values import parse_counts, parse_names
 
         config = DataConfig.parse(
             name=self.data,
@@ -112,22 +113,28 @@ class TrainingOptions:
 
     loss: Annotated[str, typer.Option(help="square, logistic (labels -1 and +1) or cross-entropy.")] = "square"
     outputs: Annotated[int | None, typer.Option(help="k; default: by the classes (two classes: one output).")] = None
-    method: Annotated[str, typer.Option(help="gd (full batch), sgd (mini-batches) or adam.")] = "gd"
+    freeze: Annotated[bool, typer.Option("--freeze", help="Train the head alone (a linear probe).")] = False
+    method: Annotated[
+        str, typer.Option(help="gd (full batch), sgd (mini-batches), adam, or closed-form (--freeze, square loss).")
+    ] = "gd"
     momentum: Annotated[float, typer.Option(help="Of gd and sgd.")] = 0.0
     weight_decay: Annotated[float, typer.Option(help="lambda of (lambda / 2) ||weights||^2.")] = 0.0
     batch_size: Annotated[int | None, typer.Option(help="Of sgd and adam; default: half the samples, or all.")] = None
     step_size: Annotated[float | None, typer.Option(help="Default: 1 / the largest curvature; adam: 1e-3.")] = None
     until: Annotated[float | None, typer.Option(help="The loss to reach; default: 1e-9 square, else 1e-3.")] = None
     steps: Annotated[int, typer.Option(help="At most so many steps.")] = 100_000
+    growing: Annotated[
+        bool, typer.Option("--growing", help="gd: lengthen the step as the curvature falls, towards large margins.")
+    ] = False
     zero_head: Annotated[bool, typer.Option("--zero-head", help="Start the head at zero.")] = False
     initial: Annotated[
-        str, typer.Option(help="What an attacker knows of the initial head: known, distribution or zero.")
+        str, typer.Option(help="What an attacker knows of the initial head: known, seed, distribution or zero.")
     ] = "known"
     features_at: Annotated[
         str, typer.Option(help="trained, or midpoint: halfway to the initial layers, which are then known.")
     ] = "trained"
 
-    def fields(self, seed: int) -> dict[str, Any]:
+    def fields(self, seed: int, privacy: "Privacy | None" = None) -> dict[str, Any]:
         """The fields that all networks share, checked."""
         from exhume.validation import parse_fields
         from exhume.victims.network_config import NetworkConfig
@@ -141,6 +148,7 @@ class TrainingOptions:
             step_size=self.step_size,
             until=self.until,
             steps=self.steps,
+            growing=self.growing,
             seed=seed,
         )
         shared = {
@@ -149,8 +157,49 @@ class TrainingOptions:
             "zero_head": self.zero_head or self.initial == "zero",
             "initial": self.initial,
             "features_at": self.features_at,
+            "freeze": self.freeze,
             "recipe": recipe,
+            "privacy": privacy,
             "seed": seed,
         }
         parse_fields(NetworkConfig, **shared)
         return shared
+
+
+@dataclass(frozen=True)
+class PrivacyOptions:
+    """Training with differential privacy, if an epsilon or the noise is given."""
+
+    epsilon: Annotated[
+        float | None, typer.Option(help="Train by DP-SGD, with as much noise as this epsilon takes.")
+    ] = None
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="DP-SGD with this noise, in units of --clip, instead of --epsilon.")
+    ] = None
+    clip: Annotated[
+        float | None,
+        typer.Option(help="DP-SGD: norm that each sample's gradient is cut to; default: the median at the start."),
+    ] = None
+    delta: Annotated[float | None, typer.Option(help="DP-SGD: the delta of (epsilon, delta); default 1e-5.")] = None
+    private_steps: Annotated[int | None, typer.Option(help="DP-SGD: its number of steps; default 200.")] = None
+
+    def fields(self) -> "Privacy | None":
+        """None where no privacy is asked for."""
+        from exhume.errors import UsageError
+        from exhume.victims.privacy import Privacy
+
+        given = {
+            "epsilon": self.epsilon,
+            "noise": self.noise_multiplier,
+            "clip": self.clip,
+            "delta": self.delta,
+            "steps": self.private_steps,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.epsilon is None and self.noise_multiplier is None:
+            if given:
+                raise UsageError(
+                    "expected --epsilon or --noise-multiplier with --clip, --delta and --private-steps, found neither"
+                )
+            return None
+        return Privacy.parse(**given)

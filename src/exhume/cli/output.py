@@ -38,7 +38,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def attack_bar(iterations: int) -> Iterator[Callable[["AttackProgress"], None]]:
+def attack_bar(iterations: int, shown: bool = True) -> Iterator[Callable[["AttackProgress"], None]]:
     """A bar with loss, speed and time left, fed by what is handed out. The iterations are a limit: so is the time."""
     columns = (
         TextColumn("digging"),
@@ -50,7 +50,8 @@ def attack_bar(iterations: int) -> Iterator[Callable[["AttackProgress"], None]]:
         TextColumn("at most"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    hidden = not shown or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("digging", total=iterations, loss=1.0, speed=0.0)
 
         def show(progress: "AttackProgress") -> None:

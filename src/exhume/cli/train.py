@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
-from exhume.cli.option_groups import DataOptions, LoadedData, TrainingOptions, flattened
+from exhume.cli.making import make_run
+from exhume.cli.option_groups import DataOptions, PrivacyOptions, TrainingOptions, flattened
 from exhume.cli.options import JsonOption, SeedOption
-from exhume.cli.output import print_json, say, training_bar
 
 if TYPE_CHECKING:
     from typer import Context
-
-    from exhume.experiments.training import VictimConfig
 else:  # what commands are handed is of the base, which typer vendors under a private name
     Context = typer.Context.__bases__[0]
 
@@ -51,6 +49,7 @@ DefenceOption = Annotated[
 @flattened
 def random_features(
     data: DataOptions,
+    privacy: PrivacyOptions,
     out: OutOption,
     ratio: RatioOption = None,
     params: ParamsOption = None,
@@ -69,9 +68,9 @@ def random_features(
 
     Example: exhume train rf --data sphere --dim 100 --samples 20 --ratio 3 --activation relu --seed 0 --out runs/a
     """
-    from exhume.cli.values import resolve_params
     from exhume.experiments.run import check_new
     from exhume.validation import parse_fields
+    from exhume.values import resolve_params
     from exhume.victims.random_features import RandomFeaturesConfig
 
     check_new(out)
@@ -86,9 +85,32 @@ def random_features(
         steps=steps,
         step_size=step_size,
         features=features,
+        privacy=privacy.fields(),
         seed=seed,
     )
     make_run(out, loaded, config, defence, json)
+
+
+@app.command("glm")
+@flattened
+def generalised_linear(
+    data: DataOptions,
+    out: OutOption,
+    loss: Annotated[str, typer.Option(help="square or logistic (labels -1 and +1).")] = "logistic",
+    penalty: Annotated[float, typer.Option(help="lambda of (lambda / 2) ||theta||^2; the intercept has none.")] = 1e-3,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Fit a generalised linear model f(x) = theta.x + b to its minimum and write a run folder.
+
+    Example: exhume train glm --data faces --samples 20 --loss square --out runs/g
+    """
+    from exhume.experiments.run import check_new
+    from exhume.victims.glm import GlmConfig
+
+    check_new(out)
+    config = GlmConfig.parse(loss=loss, penalty=penalty, seed=seed)
+    make_run(out, data.load(seed), config, None, json)
 
 
 @app.command("two-layer")
@@ -96,11 +118,18 @@ def random_features(
 def two_layer(
     data: DataOptions,
     training: TrainingOptions,
+    privacy: PrivacyOptions,
     out: OutOption,
     width: Annotated[int | None, typer.Option(min=1, help="h, the hidden units; p = k h.")] = None,
     ratio: RatioOption = None,
     params: ParamsOption = None,
     activation: ActivationOption = "relu",
+    knows_first_layer: Annotated[
+        bool, typer.Option("--knows-first-layer", help="The attacker knows the first layer's initial weights as well.")
+    ] = False,
+    first_scale: Annotated[
+        float, typer.Option(help="Size of the first layer's initial weights, over the usual one.")
+    ] = 1.0,
     defence: DefenceOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -109,16 +138,23 @@ def two_layer(
 
     Example: exhume train two-layer --data faces --samples 10 --ratio 4 --out runs/b
     """
-    from exhume.cli.values import resolve_width
     from exhume.experiments.run import check_new
+    from exhume.values import resolve_width
     from exhume.victims.losses import default_outputs
     from exhume.victims.two_layer import TwoLayerConfig
 
     check_new(out)
-    shared, loaded = training.fields(seed), data.load(seed)
+    shared, loaded = training.fields(seed, privacy.fields()), data.load(seed)
     outputs = shared["outputs"] or default_outputs(loaded.dataset, shared["loss"])
     units = resolve_width(width, ratio, params, loaded.n, loaded.d, outputs)
-    make_run(out, loaded, TwoLayerConfig.parse(**shared, width=units, activation=activation), defence, json)
+    config = TwoLayerConfig.parse(
+        **shared,
+        width=units,
+        activation=activation,
+        knows_first_layer=knows_first_layer,
+        first_scale=first_scale,
+    )
+    make_run(out, loaded, config, defence, json)
 
 
 @app.command("resnet")
@@ -126,6 +162,7 @@ def two_layer(
 def resnet(
     data: DataOptions,
     training: TrainingOptions,
+    privacy: PrivacyOptions,
     out: OutOption,
     width: Annotated[int | None, typer.Option(min=1, help="Channels of all convolutions.")] = None,
     ratio: RatioOption = None,
@@ -141,14 +178,14 @@ def resnet(
 
     Example: exhume train resnet --data cifar10 --side 16 --samples 4 --ratio 4 --until 1e-7 --out runs/c
     """
-    from exhume.cli.values import resolve_width
     from exhume.experiments.run import check_new
     from exhume.networks.resnet import POSITIONS
+    from exhume.values import resolve_width
     from exhume.victims.losses import default_outputs
     from exhume.victims.network_plans import ResNetConfig, image_side
 
     check_new(out)
-    shared, loaded = training.fields(seed), data.load(seed)
+    shared, loaded = training.fields(seed, privacy.fields()), data.load(seed)
     outputs = shared["outputs"] or default_outputs(loaded.dataset, shared["loss"])
     padded = image_side(loaded.dataset, "a ResNet")[1] + 2 * ResNetConfig.model_fields["padding"].default
     positions = POSITIONS if kernel is None else max(1, padded - kernel + 1)
@@ -161,6 +198,7 @@ def resnet(
 def vision_transformer(
     data: DataOptions,
     training: TrainingOptions,
+    privacy: PrivacyOptions,
     out: OutOption,
     embedding: Annotated[int | None, typer.Option(min=1, help="Numbers of a token; the head reads all tokens.")] = None,
     ratio: RatioOption = None,
@@ -176,13 +214,13 @@ def vision_transformer(
 
     Example: exhume train vit --data cifar10 --side 16 --samples 4 --ratio 4 --until 1e-7 --out runs/d
     """
-    from exhume.cli.values import resolve_width
     from exhume.experiments.run import check_new
+    from exhume.values import resolve_width
     from exhume.victims.losses import default_outputs
     from exhume.victims.network_plans import VisionTransformerConfig, image_side
 
     check_new(out)
-    shared, loaded = training.fields(seed), data.load(seed)
+    shared, loaded = training.fields(seed, privacy.fields()), data.load(seed)
     outputs = shared["outputs"] or default_outputs(loaded.dataset, shared["loss"])
     tokens = max(1, image_side(loaded.dataset, "a Vision Transformer")[1] // patch) ** 2
     size = resolve_width(embedding, ratio, params, loaded.n, loaded.d, outputs * tokens, multiple=heads)
@@ -196,6 +234,7 @@ def factory(
     context: Context,
     data: DataOptions,
     training: TrainingOptions,
+    privacy: PrivacyOptions,
     out: OutOption,
     head: Annotated[
         str | None, typer.Option(help="The linear layer that is observed; default: the last one registered.")
@@ -211,57 +250,12 @@ def factory(
 
     Example: exhume train my_models:small --data faces --samples 10 --head fc --out runs/e
     """
-    from exhume.cli.values import parse_shape
     from exhume.experiments.run import check_new
+    from exhume.values import parse_shape
     from exhume.victims.network_plans import FactoryConfig
 
     check_new(out)
-    shared, loaded = training.fields(seed), data.load(seed)
+    shared, loaded = training.fields(seed, privacy.fields()), data.load(seed)
     shape = parse_shape(image_shape, loaded.d)
     config = FactoryConfig.parse(**shared, factory=str(context.info_name), head=head, input_shape=shape)
     make_run(out, loaded, config, defence, json, f" --model {config.factory}")
-
-
-def make_run(
-    out: Path, loaded: LoadedData, config: "VictimConfig", defence: str | None, json: bool, attack_flags: str = ""
-) -> None:
-    """Trains with a bar and tells how it went."""
-    from exhume.cli.values import parse_defence
-    from exhume.experiments.run import train_run
-    from exhume.experiments.training import TrainingStopped
-    from exhume.victims.losses import loss_named
-    from exhume.victims.random_features import RandomFeaturesConfig
-
-    say(loaded.dataset.description, json)
-    applied = parse_defence(defence)
-    if isinstance(config, RandomFeaturesConfig):
-        summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied)
-    else:
-        recipe = config.recipe
-        target = loss_named(config.loss).until if recipe.until is None else recipe.until
-        try:
-            with training_bar(recipe.steps, target) as show:
-                summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied, progress=show)
-        except TrainingStopped as stopped:
-            say(f"{stopped}; the same command continues", as_json=True)
-            raise typer.Exit(130) from None
-    tell_training(summary, json)
-    say(f"wrote {out}; next: exhume attack {out}{attack_flags}", json)
-    if json:
-        print_json(summary)
-
-
-def tell_training(summary: dict[str, Any], json: bool) -> None:
-    how = summary.get("training") or f"training loss {summary['training_loss']:.2g}"
-    parameters = "parameters" if summary["victim"] == "rf" else "weights of the head"
-    say(
-        f"trained {summary['p']:,} {parameters} on n = {summary['n']} samples of dimension d = {summary['d']} "
-        f"(p/(dn) = {summary['ratio']:.3g}), {how}",
-        json,
-    )
-    if summary.get("note"):
-        say(summary["note"], json)
-    if summary["defence"]:
-        say(f"published with {summary['defence']}", json)
-    if summary["victim"] != "rf" or summary["defence"]:
-        say(f"floor: the true data explain the weights up to a loss of {summary['floor']:.2g}", json)

@@ -10,7 +10,10 @@ from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.choice import tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.problem import Method
+from exhume.attacks.ranks import ALONE, Ranks
+from exhume.attacks.start import SEEDS, find_start
 from exhume.experiments.run import RunFolder
+from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, load_snapshots, save_snapshots
 from exhume.observation import Observation
 
 
@@ -25,12 +28,20 @@ class AttackSettings:
     dtype: torch.dtype = torch.float32
     products: torch.dtype | None = None
     device: torch.device | str = "cpu"
+    start_seeds: int = SEEDS
+    """How many seeds are tried where the initial head is known up to its seed."""
+    ranks: Ranks = ALONE
+    """The processes that share the attack; each of them makes it, and the first writes what was found."""
 
 
 @dataclass(frozen=True)
 class AttackedRun:
+    """`summary` is empty on all ranks but the first."""
+
     summary: dict[str, Any]
     interrupted: bool
+    start: str | None = None
+    """What came of the search for the initial head, where there was one."""
 
 
 def attack_run(
@@ -41,8 +52,18 @@ def attack_run(
     observation: Observation | None = None,
 ) -> AttackedRun:
     """`observation` is that of the run where it was read already."""
+    kept = run.path / SNAPSHOTS_FILE
+    keeper = SnapshotKeeper(kept=list(load_snapshots(kept)) if run.checkpoint.exists() else [])
+
+    def onlooker(progress: Progress) -> None:
+        keeper(progress)
+        if watch is not None:
+            watch(progress)
+
+    seen = run.observation() if observation is None else observation
+    start = find_start(seen, settings.start_seeds) if seen.knowledge.initial == "seed" else None
     attacked = run_attack(
-        tell(run.observation() if observation is None else observation, method, settings.samples),
+        tell(seen if start is None else start.observation, method, settings.samples),
         method,
         seed=settings.seed,
         limits=settings.limits,
@@ -50,7 +71,14 @@ def attack_run(
         dtype=settings.dtype,
         products=settings.products,
         device=settings.device,
-        watch=watch,
+        watch=onlooker if settings.ranks.first else None,
         checkpoint=run.checkpoint,
+        ranks=settings.ranks,
     )
-    return AttackedRun(run.save_attack(attacked.reconstruction, attacked.trace), attacked.interrupted)
+    if not settings.ranks.first:
+        return AttackedRun({}, attacked.interrupted)
+    save_snapshots(keeper.snapshots(), kept)
+    summary = run.save_attack(attacked.reconstruction, attacked.trace)
+    if start is None:
+        return AttackedRun(summary, attacked.interrupted)
+    return AttackedRun(run.update_summary(start.summary()), attacked.interrupted, start.describe())

@@ -13,7 +13,8 @@ A new folder is made under a temporary name and renamed, so that it is whole or 
 import csv
 import io
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import numpy
 import torch
 
+from exhume.attacks.start import drawn, scale_left, without_start
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError, UsageError
@@ -34,7 +36,7 @@ from exhume.victims.defences import parse_defences, publish
 from exhume.victims.descent_loop import Surroundings
 from exhume.victims.floor import floor_of
 from exhume.victims.random_features import RandomFeaturesConfig
-from exhume.victims.recipe import Progress
+from exhume.victims.recipe import Progress, TrainingStopped
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,12 @@ EVALUATION_KEYS = (
     "chance_error",
     "recovered_fraction",
     "span_residual",
+    "recognised",
     "mean_psnr",
     "mean_ssim",
+    "low_resolution_cosine",
+    "low_resolution_recovered",
+    "low_resolution_lookalikes",
     "report",
 )
 
@@ -138,13 +144,14 @@ def train_run(
     around = Surroundings(
         progress=progress,
         checkpoint=out.with_name(f".{out.name}.training.safetensors"),
+        keep_checkpoint=True,
         settings={"data": settings["data"], "defence": defence},
     )
-    with replacing(out) as folder:
+    with _checkpointed(around), replacing(out) as folder:
         folder.mkdir()
         victim = train_victim(config, data, folder, around)
         observation = publish(victim.observation, defences, inputs=data.inputs, initial=victim.initial_head)
-        summary = _train_summary(victim, observation, data, defence)
+        summary = _train_summary(victim, observation, data, defence, config.seed)
         save_observation(observation, folder / "observation.safetensors")
         save_truth(data, victim.coefficients, folder / "truth.safetensors")
         write_json(folder / "config.json", settings)
@@ -152,12 +159,33 @@ def train_run(
     return summary
 
 
+@contextmanager
+def _checkpointed(around: Surroundings) -> Iterator[None]:
+    """A checkpoint outlives an interruption and a full disk, but neither success nor a request that cannot be met."""
+    path = around.checkpoint
+    assert path is not None
+    earlier = path.exists()
+    try:
+        yield
+    except UsageError:
+        if not earlier:  # an earlier one may be that of another request, and hours of work
+            path.unlink(missing_ok=True)
+        raise
+    except KeyboardInterrupt as stopped:
+        if isinstance(stopped, TrainingStopped) or not path.exists():
+            raise
+        raise TrainingStopped("interrupted before the run folder was whole") from None
+    path.unlink(missing_ok=True)
+
+
 def check_new(out: Path) -> None:
     if out.exists():
         raise UsageError(f"expected a new folder for --out, found {out} already there; choose another or remove it")
 
 
-def _train_summary(victim: TrainedVictim, observation: Observation, data: Dataset, defence: str) -> dict[str, Any]:
+def _train_summary(
+    victim: TrainedVictim, observation: Observation, data: Dataset, defence: str, seed: int
+) -> dict[str, Any]:
     n, d = data.inputs.shape
     exact = victim.in_the_span and not defence
     return {
@@ -168,11 +196,19 @@ def _train_summary(victim: TrainedVictim, observation: Observation, data: Datase
         "n": n,
         "ratio": observation.p / (d * n),
         **victim.numbers,
-        "floor": 0.0 if exact else floor_of(observation, data.inputs),
+        "floor": 0.0 if exact else floor_of(_started(observation, seed), data.inputs),
         "initial": observation.knowledge.initial,
         "defence": defence or None,
         "data": data.description,
     }
+
+
+def _started(observation: Observation, seed: int) -> Observation:
+    """What an attacker sees who has found the seed, where it can be found."""
+    if observation.start is None:
+        return observation
+    head = drawn(observation, seed)
+    return without_start(observation, head, scale_left(observation.weights, head))
 
 
 def _config_json(data_config: DataConfig, config: VictimConfig, defence: str) -> dict[str, Any]:

@@ -8,12 +8,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.experiments.known_samples import unknown_part
 from exhume.experiments.run import RunFolder, Truth
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.metrics.errors import Evaluation, evaluate
 from exhume.metrics.images import ImageScores, image_scores
+from exhume.metrics.low_resolution import LowResolution, low_resolution
 from exhume.metrics.matching import Matching
+from exhume.metrics.recognition import recognised
 from exhume.reconstruction import Reconstruction
 
 
@@ -22,6 +25,10 @@ class Scores:
     evaluation: Evaluation
     images: ImageScores | None
     directions_only: bool
+    low_resolution: LowResolution | None = None
+    """Where the attack said at which resolution its result is to be trusted."""
+    recognised: int = 0
+    """Samples with a candidate of |cosine| above 0.9."""
 
     def summary(self) -> dict[str, Any]:
         """The keys of summary.json that an evaluation answers for."""
@@ -31,15 +38,24 @@ class Scores:
             "chance_error": self.evaluation.chance_error,
             "recovered_fraction": self.evaluation.recovered_fraction,
             "span_residual": self.evaluation.span_residual,
+            "recognised": self.recognised,
         }
         if self.images is not None:
             values |= {"mean_psnr": self.images.mean_psnr, "mean_ssim": self.images.mean_ssim}
+        if self.low_resolution is not None:
+            values |= {
+                "low_resolution_cosine": self.low_resolution.cosines.mean().item(),
+                "low_resolution_recovered": self.low_resolution.recovered_fraction,
+                "low_resolution_lookalikes": self.low_resolution.lookalikes,
+            }
         return values
 
 
 def score_run(run: RunFolder, seed: int = 0, factory: str | None = None) -> Scores:
     """`factory` names code of the user's own that may run to make the features."""
     truth, found, observation = run.truth(), run.reconstruction(), run.observation(factory)
+    if found.method == "informed":  # what was known is not a finding
+        truth = unknown_part(run, truth)
     return score(truth, found, observation.features, seed)
 
 
@@ -54,7 +70,10 @@ def score(truth: Truth, found: Reconstruction, features: RidgeFeatures | ModuleF
     if truth.image_shape is not None and min(truth.image_shape[1:]) >= 3:
         originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
         images = image_scores(originals, matched_pixels(truth, found, evaluation.matching))
-    return Scores(evaluation, images, directions_only)
+    coarse, told = None, found.facts.get("resolution")
+    if truth.image_shape is not None and told is not None:
+        coarse = low_resolution(truth.inputs, found.candidates, truth.image_shape, told["frequencies"])
+    return Scores(evaluation, images, directions_only, coarse, recognised=recognised(truth.inputs, found.candidates))
 
 
 def matched_pixels(truth: Truth, found: Reconstruction, matching: Matching) -> Float[Tensor, "n c h w"]:

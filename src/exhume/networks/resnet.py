@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from exhume import seeds
 from exhume.errors import UsageError
 from exhume.networks.initialisation import draw_normal
 
@@ -79,7 +80,15 @@ class ResNet(nn.Module):
 
 
 def blank_resnet(
-    side: int, channels: int, outputs: int, kernel: int | None, padding: int, blocks: int, colours: int
+    side: int,
+    channels: int,
+    outputs: int,
+    kernel: int | None,
+    padding: int,
+    blocks: int,
+    colours: int,
+    seed: int = 0,
 ) -> ResNet:
-    """A network whose weights are still to be loaded."""
-    return ResNet(side, channels, outputs, torch.Generator().manual_seed(0), kernel, padding, blocks, colours)
+    """A network whose weights are still to be loaded, or as it starts from a seed."""
+    stream = seeds.generator(seed, "network")
+    return ResNet(side, channels, outputs, stream, kernel, padding, blocks, colours)

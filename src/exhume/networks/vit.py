@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from exhume import seeds
 from exhume.errors import UsageError
 from exhume.networks.initialisation import draw_normal
 
@@ -89,8 +90,8 @@ class VisionTransformer(nn.Module):
 
 
 def blank_vision_transformer(
-    side: int, patch: int, embedding: int, depth: int, heads: int, outputs: int, colours: int
+    side: int, patch: int, embedding: int, depth: int, heads: int, outputs: int, colours: int, seed: int = 0
 ) -> VisionTransformer:
-    """A network whose weights are still to be loaded."""
-    stream = torch.Generator().manual_seed(0)
+    """A network whose weights are still to be loaded, or as it starts from a seed."""
+    stream = seeds.generator(seed, "network")
     return VisionTransformer(side, patch, embedding, depth, heads, outputs, stream, colours=colours)

@@ -35,6 +35,8 @@ class TrainedModule:
     descent: Descent
     note: str | None
     """What was done about dropout and batch norm, if there is any."""
+    scale: float = 1.0
+    """c: what weight decay left of the start, w(T) = c w(0) + gradients on the way. 1 for Adam, which mixes them up."""
 
 
 def train_module(
@@ -52,7 +54,7 @@ def train_module(
     trained = copy.deepcopy(model)
     note = prepare_for_attack(trained)
     shaped = inputs if image_shape is None else inputs.reshape(len(inputs), *image_shape)
-    _check_outputs(trained, shaped, targets)
+    check_outputs(trained, shaped, targets)
     initial = _copied(trained.state_dict())
     named = loss_named(loss)
     iterates = ModuleIterates(trained, shaped, targets, named, recipe)
@@ -63,7 +65,7 @@ def train_module(
     }
     until = named.until if recipe.until is None else recipe.until
     descent = descend(iterates, recipe, until, replace(around, settings=settings))
-    return TrainedModule(trained, initial, _copied(trained.state_dict()), descent, note)
+    return TrainedModule(trained, initial, _copied(trained.state_dict()), descent, note, iterates.scale)
 
 
 class ModuleIterates:
@@ -80,7 +82,9 @@ class ModuleIterates:
         for kind in kinds:
             self._memory |= {f"{kind}.{name}": torch.zeros_like(value) for name, value in self.parameters.items()}
         self._moves = 0
-        self._gradient: Tensors = {}
+        self.scale, self._scale_speed = 1.0, 0.0
+        self.gradient: Tensors = {}
+        """What `differentiate` found last, without weight decay."""
 
     @property
     def samples(self) -> int:
@@ -95,7 +99,7 @@ class ModuleIterates:
         outputs = self.model(inputs)
         errors = self._loss.gradient(outputs.detach(), targets)
         found = torch.autograd.grad(outputs, list(self.parameters.values()), errors, materialize_grads=True)
-        self._gradient = dict(zip(self.parameters, found, strict=True))
+        self.gradient = dict(zip(self.parameters, found, strict=True))
         return float(self._loss.value(outputs.detach(), targets))
 
     @torch.no_grad()
@@ -103,8 +107,11 @@ class ModuleIterates:
         self._moves += 1
         along = self._along_adam if self._recipe.method == "adam" else self._along_momentum
         for name, parameter in self.parameters.items():
-            gradient = self._gradient[name].add(parameter, alpha=self._recipe.weight_decay)
+            gradient = self.gradient[name].add(parameter, alpha=self._recipe.weight_decay)
             parameter.sub_(along(name, gradient), alpha=step_size)
+        if self._recipe.method != "adam":
+            self._scale_speed = self._recipe.momentum * self._scale_speed + self._recipe.weight_decay * self.scale
+            self.scale -= step_size * self._scale_speed
 
     def _along_momentum(self, name: str, gradient: Tensor) -> Tensor:
         if not self._recipe.momentum:
@@ -137,7 +144,8 @@ class ModuleIterates:
     def state(self) -> Tensors:
         own = {f"weight.{name}": value.detach() for name, value in self.parameters.items()}
         memory = {f"memory.{name}": value for name, value in self._memory.items()}
-        return {**own, **memory, "moves": torch.tensor(self._moves)}
+        scale = torch.tensor([self.scale, self._scale_speed], dtype=torch.float64)
+        return {**own, **memory, "moves": torch.tensor(self._moves), "scale": scale}
 
     @torch.no_grad()
     def restore(self, state: Tensors) -> None:
@@ -146,6 +154,7 @@ class ModuleIterates:
         for name, value in self._memory.items():
             value.copy_(state[f"memory.{name}"])
         self._moves = int(state["moves"])
+        self.scale, self._scale_speed = state["scale"].tolist()
 
 
 def _largest_curvature(outputs_at: Callable[[Tensors], Tensor], weights: Tensors, loss: Loss) -> float:
@@ -160,7 +169,7 @@ def _largest_curvature(outputs_at: Callable[[Tensors], Tensor], weights: Tensors
     return largest_eigenvalue(product, outputs)
 
 
-def _check_outputs(model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
+def check_outputs(model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
     """Runs the model once, so that what does not fit is one line and not a trace of calls."""
     try:
         with torch.no_grad():

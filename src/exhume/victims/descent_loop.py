@@ -15,6 +15,7 @@ a training that goes on from it takes the very steps that it would have taken un
 import math
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -33,6 +34,7 @@ RISE = 1e-3  # relative: above the rounding of the loss
 DIVERGED = 2.0  # times the loss at the start
 MOST_HALVINGS = 30
 MEASURED_BATCHES = 4
+REMEASURED = 50  # steps between two looks at the curvature where the step may grow
 FIRST_LOOK = 1000  # steps before the loss may be called flat
 FLAT = 0.99
 
@@ -69,10 +71,16 @@ class Trainee(Protocol):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What stands around a training: who watches, where it is kept, and who may stop it."""
+    """What stands around a training: who watches, where it is kept, and who may stop it.
+
+    `guard` is entered while there are steps that a stop could lose: Ctrl-C may then ask `stop`, and acts at once before
+    and after. `keep_checkpoint`: the end of training is kept too, for whoever still has to write its result down.
+    """
 
     progress: Progress | None = None
     checkpoint: Path | None = None
+    keep_checkpoint: bool = False
+    guard: Callable[[], AbstractContextManager[object]] = nullcontext
     seconds_between: float = 30.0
     stop: Callable[[], bool] = lambda: False
     settings: dict[str, Any] = field(default_factory=dict)
@@ -98,7 +106,8 @@ class _Position:
 def descend(trainee: Trainee, recipe: Recipe, until: float, around: Surroundings) -> Descent:
     """Trains in place until the target, the last step, flatness or a wish to stop."""
     loop = _Loop(trainee, recipe, until, around)
-    return loop.run()
+    with around.guard():
+        return loop.run()
 
 
 class _Loop:
@@ -127,6 +136,8 @@ class _Loop:
 
     def _round(self) -> None:
         if self.batch is None:
+            if self.recipe.growing and self.at.steps and self.at.steps % REMEASURED == 0:
+                self._measure_again()
             self.trainee.move(self.at.step_size)
             self.at.steps += 1
             return
@@ -135,6 +146,11 @@ class _Loop:
             self.trainee.move(self.at.step_size)
             self.at.steps += 1
         self.at.epoch += 1
+
+    def _measure_again(self) -> None:
+        curvature = self.trainee.curvature(None) + self.recipe.weight_decay
+        if 0 < curvature < math.inf:
+            self.at.step_size = 1 / curvature
 
     def _batches(self, epoch: int) -> list[Tensor]:
         assert self.batch is not None, "a full batch has no order"
@@ -220,7 +236,9 @@ class _Loop:
         history = self.at.history
         if history[-1][0] != self.at.steps:
             history.append((self.at.steps, loss))
-        if reason != "interrupted" and self.around.checkpoint is not None:
+        if reason != "interrupted" and self.around.keep_checkpoint:
+            self._save()
+        elif reason != "interrupted" and self.around.checkpoint is not None:
             self.around.checkpoint.unlink(missing_ok=True)
         return Descent(
             loss=loss,

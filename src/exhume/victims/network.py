@@ -2,7 +2,8 @@
 
 The head reads features g(x) of the layers before it, and every step of gradient descent changes it by a combination of
 the features of that step. An attacker sees the trained layers before the head, so the features at the end (or, knowing
-the initial layers too, their average with those at the start), and the change of the head.
+the initial layers too, their average with those at the start), and the change of the head: W(T) − c W(0), where c is
+what weight decay left of the start. Who knows W(0) up to its seed, or only its distribution, sees W(T).
 """
 
 import hashlib
@@ -19,12 +20,15 @@ from exhume.features.network import body_state, network_features
 from exhume.features.network_source import NetworkSource
 from exhume.networks.head import head_tensors
 from exhume.observation import Knowledge, Observation
+from exhume.start_rule import StartRule
 from exhume.victims.descent import TrainedModule, train_module
 from exhume.victims.descent_loop import Surroundings, Tensors
+from exhume.victims.frozen import freeze_body, is_frozen, train_head
 from exhume.victims.losses import make_targets
 from exhume.victims.network_config import NetworkConfig
 from exhume.victims.network_plans import FactoryConfig, NetworkPlan, ResNetConfig, VisionTransformerConfig
 from exhume.victims.norms import common_norm
+from exhume.victims.privacy import Spent, train_privately
 from exhume.victims.recipe import Descent
 
 PlannedConfig = ResNetConfig | VisionTransformerConfig | FactoryConfig
@@ -40,6 +44,15 @@ class NetworkVictim:
     """With its bias as a last column, if it has one."""
     note: str | None
     """What was done about dropout and batch norm, if there is any."""
+    scale: float = 1.0
+    """c: what weight decay left of the initial head."""
+    spent: Spent | None = None
+    """What a private training came to."""
+
+    @property
+    def decayed_head(self) -> Float[Tensor, "k p"]:
+        """c W(0): with weight decay W(T) − c W(0), and not W(T) − W(0), is in the span of the features on the way."""
+        return self.scale * self.initial_head
 
 
 def train_network(config: PlannedConfig, data: Dataset, around: Surroundings | None = None) -> NetworkVictim:
@@ -47,23 +60,50 @@ def train_network(config: PlannedConfig, data: Dataset, around: Surroundings | N
     plan.model.to(data.inputs.dtype)
     if config.zero_head:
         _to_zero(plan)
+    if config.freeze:
+        freeze_body(plan.model, plan.head)
     targets = make_targets(data, config.loss, plan.outputs)
     around = around or Surroundings()
     # a factory may draw its weights as it likes: training goes on only from the start that it began with
     start = {"network": config.model_dump(mode="json", exclude={"recipe"}), "start": _digest(plan.model.state_dict())}
     around = replace(around, settings={**around.settings, **start})
-    trained = train_module(plan.model, data.inputs, targets, config.loss, config.recipe, plan.input_shape, around)
+    trained, spent = _train(config, plan, data, targets, around)
+    trained.descent.require_end()
     initial, final = _head_matrix(plan, trained.initial), _head_matrix(plan, trained.state)
     source = _source(config, plan, trained, data.inputs.dtype)
     features = network_features(source, plan.factory)
     _check_rebuilt(source, plan, trained, data.inputs[:2])
     observation = Observation(
         features,
-        final if config.initial == "distribution" else final - initial,
+        final if config.initial in ("distribution", "seed") else final - trained.scale * initial,
         Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, source.initial_state is not None),
         data.image_shape,
+        StartRule("network", *initial.shape) if config.initial == "seed" else None,
+        final if config.initial == "known" else None,
     )
-    return NetworkVictim(observation, trained.descent, initial, trained.note)
+    return NetworkVictim(observation, trained.descent, initial, trained.note, trained.scale, spent)
+
+
+def _train(
+    config: PlannedConfig, plan: NetworkPlan, data: Dataset, targets: Tensor, around: Surroundings
+) -> tuple[TrainedModule, Spent | None]:
+    if config.privacy is None:
+        shape = plan.input_shape
+        if is_frozen(plan.model, plan.head):
+            name = plan.head_name
+            return train_head(plan.model, name, data.inputs, targets, config.loss, config.recipe, shape, around), None
+        return train_module(plan.model, data.inputs, targets, config.loss, config.recipe, shape, around), None
+    done = train_privately(
+        plan.model,
+        data.inputs,
+        targets,
+        config.loss,
+        config.privacy,
+        config.recipe,
+        plan.input_shape,
+        around.progress,
+    )
+    return done.module, done.spent
 
 
 def _source(config: NetworkConfig, plan: NetworkPlan, trained: TrainedModule, dtype: torch.dtype) -> NetworkSource:

@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from exhume.errors import UsageError
 from exhume.victims.losses import LossName
+from exhume.victims.privacy import Privacy
 from exhume.victims.recipe import Recipe
 
-ToldInitial = Literal["known", "distribution", "zero"]
+ToldInitial = Literal["known", "seed", "distribution", "zero"]
 FeaturesAt = Literal["trained", "midpoint"]
 
 
@@ -17,7 +18,8 @@ class NetworkConfig(BaseModel):
 
     `outputs` None: by the classes. `initial`: what the attacker knows of the head before training, as in Knowledge; a
     head that starts at zero is known to do so. `features_at`: "midpoint" gives the attacker the initial layers before
-    the head as well, and features halfway between both ends of training.
+    the head as well, and features halfway between both ends of training. `freeze`: only the head is trained.
+    `privacy`: DP-SGD takes its own number of steps instead of the recipe's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -27,7 +29,9 @@ class NetworkConfig(BaseModel):
     zero_head: bool = False
     initial: ToldInitial = "known"
     features_at: FeaturesAt = "trained"
+    freeze: bool = False
     recipe: Recipe = Recipe()
+    privacy: Privacy | None = None
     seed: int = Field(default=0, ge=0, lt=2**63)
 
     @model_validator(mode="before")
@@ -50,6 +54,13 @@ class NetworkConfig(BaseModel):
                 f"expected an initial head of 'zero' with a start at zero and only then, found {self.initial!r} with a "
                 f"start {start}"
             )
-        if self.features_at == "midpoint" and self.initial == "distribution":
-            raise UsageError("expected a known start for features at the midpoint, found only its distribution")
+        if self.features_at == "midpoint" and self.initial in ("distribution", "seed"):
+            known = "distribution" if self.initial == "distribution" else "rule"
+            raise UsageError(f"expected a known start for features at the midpoint, found only its {known}")
+        if self.recipe.method == "closed-form" and not (self.freeze and self.loss == "square" and not self.privacy):
+            raise UsageError(
+                "expected a frozen body and the square loss without privacy for the closed form, found another victim"
+            )
+        if self.privacy is not None:
+            self.privacy.check(self.recipe)
         return self

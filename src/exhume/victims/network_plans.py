@@ -12,6 +12,7 @@ from torch import nn
 from exhume import seeds
 from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
+from exhume.networks.feature_layout import channel_shape
 from exhume.networks.head import find_head, name_of
 from exhume.networks.loading import load_factory
 from exhume.networks.resnet import ResNet
@@ -19,6 +20,8 @@ from exhume.networks.vit import VisionTransformer
 from exhume.validation import parse_fields
 from exhume.victims.losses import default_outputs
 from exhume.victims.network_config import NetworkConfig
+
+FEWEST_CHANNELS = 16  # two are always held out as a whole, and of fewer that would be too many
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +104,8 @@ class FactoryConfig(NetworkConfig):
     """A model of the user's own: `package.module:factory`, called without arguments.
 
     `head` None: the last linear layer that the model registered. `input_shape`: how the model sees one row; None: as
-    the images are, or flat where the data are no images. `outputs` None: as many as the head has.
+    the images are, or flat where the data are no images. `outputs` None: as many as the head has. Where the head is
+    seen to read a flattened channels × height × width, whole channels are held out; else single coordinates are.
     """
 
     factory: str
@@ -126,7 +130,12 @@ class FactoryConfig(NetworkConfig):
         if not head.weight.requires_grad:
             raise UsageError("expected a head that is trained, found one whose weights require no gradient")
         outputs = head.out_features if self.outputs is None else self.outputs
-        return NetworkPlan(model, name_of(model, head), shape, outputs, self.factory, {})
+        probe = torch.zeros((2, *shape), dtype=head.weight.dtype)
+        channels = channel_shape(model, head, probe)
+        if channels is not None and channels[0] < FEWEST_CHANNELS:
+            channels = None
+        axis = None if channels is None else 0
+        return NetworkPlan(model, name_of(model, head), shape, outputs, self.factory, {}, channels, axis)
 
 
 def image_side(data: Dataset, what: str) -> tuple[int, int]:

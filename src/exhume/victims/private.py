@@ -24,13 +24,14 @@ from torch import Tensor, nn
 
 from exhume import seeds
 from exhume.errors import ExhumeError, UsageError
+from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.networks.loading import check_inputs, prepare_for_attack
 from exhume.observation import Knowledge, Observation
 from exhume.validation import parse_fields
 from exhume.victims.descent import ModuleIterates
 from exhume.victims.losses import Loss, LossName, loss_named
-from exhume.victims.recipe import Recipe
+from exhume.victims.recipe import Progress, Recipe
 
 
 class PrivateRecipe(BaseModel):
@@ -90,9 +91,13 @@ def train_private_module(
     loss: LossName,
     recipe: PrivateRecipe,
     image_shape: tuple[int, ...] | None = None,
+    progress: Progress | None = None,
 ) -> PrivateModule:
-    """Trains a copy of the module on rows, or on rows brought into `image_shape` if the module wants images."""
-    opacus = _opacus()
+    """Trains a copy of the module on rows, or on rows brought into `image_shape` if the module wants images.
+
+    `progress` is told the loss of each step's batch.
+    """
+    opacus = require_opacus()
     check_inputs(inputs)
     rate = recipe.rate(len(inputs))
     shaped = inputs if image_shape is None else inputs.reshape(len(inputs), *image_shape)
@@ -102,7 +107,7 @@ def train_private_module(
     initial = {name: value.clone() for name, value in trained.state_dict().items()}
     named = loss_named(loss)
     step_size = recipe.step_size or _measured_step(trained, shaped, targets, named, recipe)
-    _descend(trained, shaped, targets, named, recipe, step_size)
+    _descend(trained, shaped, targets, named, recipe, step_size, progress)
     with torch.no_grad():
         reached = float(named.value(trained(shaped), targets))
     if not math.isfinite(reached):
@@ -111,18 +116,19 @@ def train_private_module(
 
 
 def train_private_head(
-    features: RidgeFeatures,
+    features: RidgeFeatures | ModuleFeatures,
     inputs: Float[Tensor, "n d"],
     targets: Float[Tensor, "n k"],
     loss: LossName,
     recipe: PrivateRecipe,
     knowledge: Knowledge,
     image_shape: tuple[int, int, int] | None = None,
+    progress: Progress | None = None,
 ) -> PrivateHead:
     """Trains a linear head on fixed features, from zero. Keeps n × k × p gradients in memory."""
     head = nn.utils.skip_init(nn.Linear, features.p, targets.shape[1], bias=False, dtype=inputs.dtype)
     nn.init.zeros_(head.weight)
-    done = train_private_module(head, features(inputs), targets, loss, recipe)
+    done = train_private_module(head, features(inputs), targets, loss, recipe, progress=progress)
     weights = done.model.state_dict()["weight"].clone()
     observation = Observation(features, weights, knowledge, image_shape)
     return PrivateHead(observation, done.training_loss, done.step_size, done.epsilon, done.delta)
@@ -130,7 +136,7 @@ def train_private_head(
 
 def epsilon(recipe: PrivateRecipe, rate: float) -> float:
     """The ε of the whole training, for the recipe's δ; infinite without noise."""
-    _opacus()
+    require_opacus()
     if recipe.noise == 0:
         return math.inf
     accountant = import_module("opacus.accountants").RDPAccountant()
@@ -141,7 +147,13 @@ def epsilon(recipe: PrivateRecipe, rate: float) -> float:
 
 
 def _descend(
-    model: nn.Module, inputs: Tensor, targets: Tensor, loss: Loss, recipe: PrivateRecipe, step_size: float
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    loss: Loss,
+    recipe: PrivateRecipe,
+    step_size: float,
+    progress: Progress | None,
 ) -> None:
     """Moves the module's parameters in place."""
     optimizers, per_sample = import_module("opacus.optimizers"), import_module("opacus.grad_sample")
@@ -157,7 +169,7 @@ def _descend(
         expected_batch_size=rate * len(inputs),
         generator=stream,
     )
-    for batch in _poisson_batches(len(inputs), rate, recipe.steps, stream):
+    for step, batch in enumerate(_poisson_batches(len(inputs), rate, recipe.steps, stream)):
         optimizer.zero_grad(set_to_none=True)
         # an empty batch is still a step of noise: one sample stands in for it, with a gradient of zero
         chosen = batch if len(batch) else torch.zeros(1, dtype=torch.int64)
@@ -167,6 +179,8 @@ def _descend(
             warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
             outputs.backward(errors)
         optimizer.step()
+        if progress is not None:
+            progress(step + 1, float(loss.value(outputs.detach(), targets[chosen])))
     watched.remove_hooks()
     model.eval()
     for parameter in model.parameters():  # a trained module holds weights, and no gradients of samples
@@ -203,7 +217,8 @@ def _check_layers(model: nn.Module, opacus: Any) -> None:
         )
 
 
-def _opacus() -> Any:
+def require_opacus() -> Any:
+    """Opacus, which is an extra: whoever wants to train privately is told how to get it."""
     try:
         return import_module("opacus")
     except ImportError as problem:

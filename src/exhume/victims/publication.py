@@ -8,6 +8,7 @@ from torch import Tensor
 from exhume.errors import ExhumeError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import Rows
 from exhume.features.selected_rows import SelectedRows
 from exhume.observation import Observation
 
@@ -42,15 +43,19 @@ class Publication:
 
     def with_head(self, head: Float[Tensor, "k p"]) -> "Publication":
         change = head if self.initial is None else head - self.initial
-        return replace(self, observation=replace(self.observation, weights=change))
+        published = None if self.observation.head is None else head
+        return replace(self, observation=replace(self.observation, weights=change, head=published))
 
     def keeping(self, kept: Int[Tensor, " kept"], head: Float[Tensor, "k kept"]) -> "Publication":
         """Features that were pruned away are not published, and with them goes one equation an output each."""
-        initial = None if self.initial is None else self.initial[:, kept]
+        initial, before = None if self.initial is None else self.initial[:, kept], self.observation.initial_rows
         observation = replace(
             self.observation,
             features=_some(self.observation.features, kept),
             weights=head if initial is None else head - initial,
+            start=None if self.observation.start is None else self.observation.start.keeping(kept),
+            head=None if self.observation.head is None else head,
+            initial_rows=None if before is None else _some_rows(before, kept),
         )
         return replace(self, observation=observation, initial=initial)
 
@@ -58,8 +63,9 @@ class Publication:
 def _some(features: RidgeFeatures | ModuleFeatures, kept: Int[Tensor, " kept"]) -> RidgeFeatures | ModuleFeatures:
     if isinstance(features, ModuleFeatures):
         return features.part(kept)
-    rows = features.rows
-    selected = (
-        SelectedRows(rows.whole, rows.index[kept]) if isinstance(rows, SelectedRows) else SelectedRows(rows, kept)
-    )
-    return RidgeFeatures(selected, features.activation, None if features.bias is None else features.bias[kept])
+    bias = None if features.bias is None else features.bias[kept]
+    return RidgeFeatures(_some_rows(features.rows, kept), features.activation, bias)
+
+
+def _some_rows(rows: Rows, kept: Int[Tensor, " kept"]) -> SelectedRows:
+    return SelectedRows(rows.whole, rows.index[kept]) if isinstance(rows, SelectedRows) else SelectedRows(rows, kept)

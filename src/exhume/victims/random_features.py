@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from exhume import seeds
 from exhume.activations import activation
@@ -15,7 +15,10 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, Rows
 from exhume.observation import Knowledge, Observation
+from exhume.victims.losses import LossName, make_targets
 from exhume.victims.norms import common_norm
+from exhume.victims.privacy import Privacy, Spent, train_privately
+from exhume.victims.recipe import Descent, Progress, Recipe
 from exhume.victims.training import DualFit, fit_logistic, fit_min_norm, fit_ridge
 
 KEPT_BYTES = 3 * 2**29  # features of the training data that may stay in memory between the two sweeps
@@ -34,12 +37,15 @@ class RandomFeaturesConfig(BaseModel):
     steps: int = Field(default=1_000_000, ge=1)
     step_size: float | None = None
     features: Literal["seed", "file"] = "seed"
+    privacy: Privacy | None = None
     seed: int = 0
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "RandomFeaturesConfig":
         if self.ridge is not None and self.fit != "ridge":
             raise UsageError(f"expected a ridge penalty with the fit 'ridge' only, found it with {self.fit!r}")
+        if self.privacy is not None and self.fit == "ridge":
+            raise UsageError("expected private training without a ridge penalty, found the fit 'ridge'")
         return self
 
 
@@ -80,6 +86,35 @@ def train_random_features(config: RandomFeaturesConfig, data: Dataset, rows: Row
     knowledge = Knowledge(samples=len(inputs), norm=common_norm(inputs))
     observation = Observation(features, weights, knowledge, data.image_shape)
     return Victim(observation, fitted.coefficients, fitted.training_loss, fitted.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateVictim:
+    """θ trained by DP-SGD from zero: noise takes it out of the span of the features."""
+
+    observation: Observation
+    descent: Descent
+    spent: Spent
+
+
+def train_private_random_features(
+    config: RandomFeaturesConfig, data: Dataset, rows: Rows, progress: Progress | None = None
+) -> PrivateVictim:
+    """Trains θ with differential privacy, on the square loss or, for the fit "logistic", the logistic one.
+
+    Keeps the n × p features and as many gradients in memory.
+    """
+    assert config.privacy is not None
+    features = RidgeFeatures(rows, activation(config.activation), _draw_bias(config, data.inputs.dtype))
+    loss: LossName = "logistic" if config.fit == "logistic" else "square"
+    head = nn.Linear(features.p, 1, bias=False, dtype=data.inputs.dtype, device="meta").to_empty(device="cpu")
+    nn.init.zeros_(head.weight)
+    recipe = Recipe(step_size=config.step_size, seed=config.seed)
+    targets = make_targets(data, loss, 1)
+    done = train_privately(head, features(data.inputs), targets, loss, config.privacy, recipe, progress=progress)
+    knowledge = Knowledge(samples=len(data.inputs), norm=common_norm(data.inputs))
+    observation = Observation(features, done.module.state["weight"], knowledge, data.image_shape)
+    return PrivateVictim(observation, done.module.descent, done.spent)
 
 
 def _fit(config: RandomFeaturesConfig, gram: Float[Tensor, "n n"], labels: Float[Tensor, " n"]) -> DualFit:

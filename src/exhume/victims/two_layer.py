@@ -1,26 +1,29 @@
 """Two-layer networks f(x) = W₂ φ(W₁ x) with k outputs, both layers trained.
 
 W₁(0) has entries N(0, 1/d) and is kept as a seed, W₂(0) has entries N(0, 1/h) or is zero. What an attacker sees are the
-trained features φ(W₁(T) x) and the change W₂(T) − W₂(0) of the head (k × h, p_L = k h numbers); or features at
-(W₁(0) + W₁(T)) / 2, if the initial layer is known; or W₂(T) itself, if nothing but the distribution of W₂(0) is.
+trained features φ(W₁(T) x) and the change W₂(T) − s W₂(0) of the head (k × h, p_L = k h numbers), where s is what is
+left of the start after weight decay; or features at (W₁(0) + W₁(T)) / 2, if the initial layer is known; or W₂(T)
+itself, if W₂(0) is known up to its seed, or nothing but its distribution is.
 """
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from exhume import seeds
 from exhume.activations import activation
 from exhume.data.dataset import Dataset
+from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, Rows, hold, write_rows
+from exhume.networks.initialisation import normal_head
 from exhume.networks.two_layer import TwoLayer
 from exhume.observation import Knowledge, Observation
+from exhume.start_rule import StartRule
 from exhume.validation import parse_fields
 from exhume.victims.descent import ModuleIterates
 from exhume.victims.descent_loop import Surroundings, descend
@@ -28,19 +31,34 @@ from exhume.victims.losses import default_outputs, loss_named, make_targets
 from exhume.victims.moved_rows import MovedRows
 from exhume.victims.network_config import NetworkConfig
 from exhume.victims.norms import common_norm
+from exhume.victims.privacy import Spent, train_privately
 from exhume.victims.recipe import Descent
 from exhume.victims.span_iterates import SpanIterates
 
 
 class TwoLayerConfig(NetworkConfig):
-    """The hidden layer: its number of units h, and φ."""
+    """The hidden layer: its number of units h, and φ. `knows_first_layer`: the attacker knows W₁(0) as well.
+
+    `first_scale`: W₁(0) has so many times its usual size; a small one leaves hardly a trace in W₁(T), which then is a
+    combination of the data alone.
+    """
 
     width: int = Field(ge=1)
     activation: str = "relu"
+    knows_first_layer: bool = False
+    first_scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     @classmethod
     def parse(cls, **fields: object) -> "TwoLayerConfig":
         return parse_fields(cls, **fields)
+
+    @model_validator(mode="after")
+    def _both_layers_move(self) -> "TwoLayerConfig":
+        if self.freeze:
+            raise UsageError("expected both layers to be trained, found a frozen first one; 'exhume train rf' has that")
+        if self.first_scale != 1 and self.features_at == "midpoint":
+            raise UsageError("expected a first layer of the usual size for features at the midpoint, found another")
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +72,9 @@ class TwoLayerVictim:
     head: Float[Tensor, "k h"]
     moved: MovedRows | None
     """W₁(T) as (s, C); None if the recipe leaves the span (Adam). It holds the training data."""
+    spent: Spent | None = None
+    """What a private training came to."""
+    first_scale: float = 1.0
 
     @property
     def training_loss(self) -> float:
@@ -64,10 +85,14 @@ class TwoLayerVictim:
         return self.descent.steps
 
     @property
-    def decayed_change(self) -> Float[Tensor, "k h"]:
-        """W₂(T) − s W₂(0): with weight decay this, and not W₂(T) − W₂(0), is in the span of the features on the way."""
-        scale = 1.0 if self.moved is None else self.moved.scale
-        return self.head - scale * self.initial_head
+    def scale(self) -> float:
+        """s: with weight decay W₂(T) − s W₂(0), and not W₂(T) − W₂(0), is in the span of the features on the way."""
+        return 1.0 if self.moved is None else self.moved.scale / self.first_scale
+
+    @property
+    def decayed_head(self) -> Float[Tensor, "k h"]:
+        """s W₂(0), what is left of the start."""
+        return self.scale * self.initial_head
 
 
 def draw_first_layer(config: TwoLayerConfig, d: int) -> DrawnRows:
@@ -77,8 +102,7 @@ def draw_first_layer(config: TwoLayerConfig, d: int) -> DrawnRows:
 def draw_head(config: TwoLayerConfig, outputs: int, dtype: torch.dtype) -> Float[Tensor, "k h"]:
     if config.zero_head:
         return torch.zeros(outputs, config.width, dtype=dtype)
-    stream = seeds.generator(config.seed, "network")
-    return (torch.randn(outputs, config.width, generator=stream) / math.sqrt(config.width)).to(dtype)
+    return normal_head(outputs, config.width, config.seed).to(dtype)
 
 
 def train_two_layer(
@@ -93,19 +117,29 @@ def train_two_layer(
     # the recipe is kept apart in a checkpoint
     settings = {**around.settings, "two-layer": config.model_dump(mode="json", exclude={"recipe"})}
     around = replace(around, settings=settings)
-    train = _train_all_weights if config.recipe.method == "adam" else _train_in_the_span
+    in_the_span = config.recipe.method != "adam" and config.privacy is None
+    train = _train_in_the_span if in_the_span else _train_all_weights
     way = train(config, data, targets, rows, head, around)
+    way.descent.require_end()
     halfway = config.features_at == "midpoint"
     shown = _midpoint(way.rows, rows) if halfway else way.rows
     kept = hold(shown, dtype=data.inputs.dtype) if features_file is None else write_rows(shown, features_file)
     observation = Observation(
         RidgeFeatures(kept, activation(config.activation)),
-        way.head if config.initial == "distribution" else way.head - head,
+        way.head if config.initial in ("distribution", "seed") else way.head - way.scale * head,
         Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, initial_body=halfway),
         data.image_shape,
+        StartRule("normal", outputs, config.width) if config.initial == "seed" else None,
+        head=way.head if config.initial == "known" else None,
+        initial_rows=_initial_rows(config, rows, data.inputs.dtype) if config.knows_first_layer else None,
     )
     moved = way.rows if isinstance(way.rows, MovedRows) else None
-    return TwoLayerVictim(observation, way.descent, rows, head, way.head, moved)
+    return TwoLayerVictim(observation, way.descent, rows, head, way.head, moved, way.spent, config.first_scale)
+
+
+def _initial_rows(config: TwoLayerConfig, rows: DrawnRows, dtype: torch.dtype) -> Rows:
+    """W₁(0): a seed, as long as it has its usual size."""
+    return rows if config.first_scale == 1 else HeldRows(config.first_scale * hold(rows, dtype=dtype).values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +147,8 @@ class _Way:
     rows: Rows
     head: Float[Tensor, "k h"]
     descent: Descent
+    scale: float = 1.0
+    spent: Spent | None = None
 
 
 def _train_in_the_span(
@@ -120,17 +156,25 @@ def _train_in_the_span(
 ) -> _Way:
     loss, act = loss_named(config.loss), activation(config.activation)
     iterates = SpanIterates(rows, head, act, data.inputs, targets, loss, config.recipe)
+    iterates.scale = config.first_scale
     descent = descend(iterates, config.recipe, _until(config), around)
     moved = MovedRows(rows, iterates.scale, iterates.coefficients, data.inputs)
-    return _Way(moved, iterates.head, descent)
+    return _Way(moved, iterates.head, descent, iterates.scale / config.first_scale)
 
 
 def _train_all_weights(
     config: TwoLayerConfig, data: Dataset, targets: Tensor, rows: DrawnRows, head: Tensor, around: Surroundings
 ) -> _Way:
-    """Adam divides by the size of each weight's own gradient, which takes W₁ out of the span of the data."""
-    first = hold(rows, dtype=data.inputs.dtype)
+    """Adam divides by the size of each weight's own gradient, privacy adds noise: both take W₁ out of the span."""
+    first = HeldRows(config.first_scale * hold(rows, dtype=data.inputs.dtype).values)
     model = TwoLayer(first.values, head, activation(config.activation).value)
+    if config.privacy is not None:
+        done = train_privately(
+            model, data.inputs, targets, config.loss, config.privacy, config.recipe, progress=around.progress
+        )
+        state = done.module.state
+        trained = replace(first, values=state["first.weight"])
+        return _Way(trained, state["head.weight"], done.module.descent, spent=done.spent)
     iterates = ModuleIterates(model, data.inputs, targets, loss_named(config.loss), config.recipe)
     descent = descend(iterates, config.recipe, _until(config), around)
     trained = replace(first, values=model.first.weight.detach())
