@@ -1,6 +1,6 @@
 """How often is the certificate wrong? Random small problems, judged against the truth afterwards.
 
-    python benchmarks/certificate.py [--problems 216] [--seconds 20] [--seed 0] [--json FILE]
+    python benchmarks/certificate.py [--problems 216] [--seconds 20] [--seed 0] [--part 0/1] [--json FILE]
 
 Over p/(dn) from 0.5 to 10 and several activations it counts
 - candidates that were called recovered (confidence from 1/2) and are not within 0.1 sqrt(d) of a true sample: target 0;
@@ -62,11 +62,13 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=216)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the first round; each round of the grid takes the next")
+    parser.add_argument("--part", default="0/1", help="which of how many parts, e.g. 1/2 on the second of two cores")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    part, parts = (int(number) for number in options.part.split("/"))
     results = []
     grid = itertools.product(range(options.problems), SHAPES, RATIOS, ACTIVATIONS)
-    for round_number, (dim, samples), ratio, activation in itertools.islice(grid, options.problems):
+    for round_number, (dim, samples), ratio, activation in itertools.islice(grid, part, options.problems, parts):
         results.append(judge(ratio, activation, dim, samples, options.seed + round_number, options.seconds))
         line = results[-1]
         if line["wrongly_called"] or (line["all_recovered"] and line["outcome"] != "recovered"):

@@ -39,9 +39,10 @@ class Grid:
     widths: tuple[int, ...] = (50, 100, 200, 400, 800, 1600)
     seeds: int = 5
     one_sample: int = 60
+    bound_dimensions: tuple[int, ...] = (2, 3)
 
 
-QUICK = Grid((5, 20), (1.0, 2.0, 4.0), (40, 640), (40,), (50, 200, 800), 2, 30)
+QUICK = Grid((5, 20), (1.0, 2.0, 4.0), (40, 640), (40,), (50, 200, 800), 2, 30, (2,))
 RECIPES = {
     "gradient descent": Recipe(),
     "sgd, momentum 0.9": Recipe(method="sgd", momentum=0.9, until=1e-6),
@@ -50,7 +51,7 @@ RECIPES = {
 }
 MOMENT_RATIOS, MOMENT_DIM, MOMENT_SAMPLES = (1, 2, 5, 10, 30, 100), 100, 10
 Trial = WidthTrial | AngleTrial | MomentTrial | FalsificationTrial
-CLOSENESS, FAILURE_RATE, FALSIFY_DIMENSIONS = 1.0, 0.05, (2, 3)
+CLOSENESS, FAILURE_RATE = 1.0, 0.05
 
 
 def run(trials: Trials, trial: Trial) -> Any:
@@ -124,7 +125,7 @@ def angles(trials: Trials, grid: Grid, out: Path) -> None:
 def falsification(trials: Trials, grid: Grid, out: Path) -> None:
     curves, bounds = [], {}
     print("\n| r | bound | trials there | failures there | refuted |\n| --- | --- | --- | --- | --- |")
-    for r in FALSIFY_DIMENSIONS:
+    for r in grid.bound_dimensions:
         eta = one_sample_separation(r, math.sqrt(r), 1.0, CLOSENESS)
         bound = WidthBound(1, r, eta, 1.0, math.sqrt(r), 1.0, math.sqrt(r), FAILURE_RATE).width
         widths = [1, 2, 3, 4, 6, 10, 30, 100, 1000, bound]

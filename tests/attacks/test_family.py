@@ -3,7 +3,7 @@ from pathlib import Path
 from exhume.attacks.choice import METHODS
 from exhume.attacks.family import FAMILY, as_markdown, composition
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "method.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "choosing-an-attack.md"
 
 
 def test_every_attack_of_the_family_can_be_chosen() -> None:

@@ -111,7 +111,8 @@ def test_a_classifier_that_started_small_gives_its_samples_away() -> None:
     found = attack(unknown, KktAttack(**QUICK)).reconstruction
     assert found.facts["subspace_rank"] == MANY
     assert int((nearest(samples(MANY), found.candidates) > 0.9).sum()) >= 3
-    assert found.outcome is not Outcome.RECOVERED, "the conditions hold only nearly"
+    assert found.outcome is Outcome.NOT_CONVERGED, "rows that are copies of each other prove nothing"
+    assert not any(found.certificate.confidence)
 
 
 def test_weights_of_margins_are_found_by_the_rule_of_margins() -> None:

@@ -3,6 +3,10 @@
 Rows of the first layer are held out as a whole: a row is d equations that share its error signals. A unit that
 switched during training for some sample leaves a large residual in its row and none in the others: the loss on held-out
 rows may be that of a few of them, which is no evidence that candidates are spurious.
+
+A first layer that grew from next to nothing (kkt) has units that point nearly the same way. Held-out rows are then near
+copies of rows that were fitted and would certify themselves: wrong candidates were seen with a confidence above 1/2. So
+no candidate of that attack is trusted; which ones are right shows in what independent runs agree on (`agreement.py`).
 """
 
 from collections.abc import Callable
@@ -60,6 +64,8 @@ class TangentCase:
     unseen: TangentSpanLoss | None
     split: UnitSplit
     subspace: Subspace | None
+    condensed: bool = False
+    """Whether rows of the first layer may be copies of each other, so that held-out ones prove nothing."""
     facts: Facts = field(default_factory=dict)
 
     @classmethod
@@ -91,7 +97,8 @@ class TangentCase:
             steering_loss=steering_loss,
         )
         facts = {"subspace": seen.told, "subspace_rank": rank}
-        return cls(observation, problem, _on_rows(used, split.held_out), split, seen.subspace, facts)
+        unseen, condensed = _on_rows(used, split.held_out), view.weights_themselves
+        return cls(observation, problem, unseen, split, seen.subspace, condensed, facts)
 
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
         found = candidates if self.subspace is None else self.subspace.lift(candidates)
@@ -112,6 +119,8 @@ class TangentCase:
         left = Unexplained(max(final.loss, 0.0), max(unseen, 0.0), self.unseen.equations, taken)
         rows = len(self.split.held_out)
         certificate = verdict(curvature, loss.removal_costs(final), left, rows, self.observation.weights)
+        if self.condensed:
+            certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED, confidence=(0.0,) * m)
         if certificate.outcome is Outcome.SPURIOUS and self._by_few_rows(candidates, coefficients, 4 * final.loss):
             certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED)
         return Judgement(final.loss, coefficients, certificate)
