@@ -114,8 +114,7 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     _check_records(question)
     check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
     deadline = time.monotonic() + settings.seconds
-    samples = settings.samples if truth is None else len(truth.inputs)
-    plan = make_plan(target, samples, settings.seed)
+    plan = make_plan(target, settings.samples, settings.seed)
     share = settings.seconds / (2 if settings.what_if else 1)
     attempts = carry_out(target.observation, plan.offers, share, settings.memory_bytes, watch)
     best = best_of(attempts)

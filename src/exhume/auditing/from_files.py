@@ -29,7 +29,6 @@ from exhume.networks.loading import load_factory, load_state
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
 from exhume.report.subject import Artefact
-from exhume.victims.norms import common_norm
 
 BIAS_NAMES = ("b", "bias")
 FLAT = (0,)
@@ -76,13 +75,8 @@ def read_question(request: Request) -> Question:
     """Reads everything. A factory of the user's own runs here, because the user named it."""
     file = read_weights(request.weights)
     truth = _truth(request)
-    norm = request.norm
-    if norm is None and truth is not None:
-        norm = common_norm(truth.inputs)
-    if request.model is not None:
-        target = _module_target(request, file, truth, norm)
-    else:
-        target = _rows_target(request, file, truth, norm)
+    read_target = _rows_target if request.model is None else _module_target
+    target = read_target(request, file, truth)
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
     return Question(target, artefact, file.path.name, truth, _control(request, truth), [_command(request)])
 
@@ -123,7 +117,7 @@ def _control(request: Request, truth: Truth | None) -> Control | None:
     return Control(found.inputs[:count], None if found.labels is None else found.labels[:count])
 
 
-def _module_target(request: Request, file: WeightsFile, truth: Truth | None, norm: float | None) -> Target:
+def _module_target(request: Request, file: WeightsFile, truth: Truth | None) -> Target:
     model = _build(str(request.model), None)
     load_state(model, file.tensors, str(request.weights))
     image_shape = None if truth is None else truth.image_shape
@@ -140,7 +134,7 @@ def _module_target(request: Request, file: WeightsFile, truth: Truth | None, nor
                 head=request.head,
                 input_shape=tried,
                 initial=_start(request),
-                norm=norm,
+                norm=request.norm,
                 image_shape=image_shape,
             )
         except UsageError:
@@ -179,7 +173,7 @@ def _build(spec: str, seed: int | None) -> nn.Module:
         return load_factory(spec)
 
 
-def _rows_target(request: Request, file: WeightsFile, truth: Truth | None, norm: float | None) -> Target:
+def _rows_target(request: Request, file: WeightsFile, truth: Truth | None) -> Target:
     assert request.features is not None
     assert request.activation is not None
     rows = MappedRows.open(request.features)
@@ -195,7 +189,7 @@ def _rows_target(request: Request, file: WeightsFile, truth: Truth | None, norm:
         activation=request.activation,
         bias=bias,
         initial=initial,
-        norm=norm,
+        norm=request.norm,
         image_shape=_as_image(request.input_shape) if truth is None else truth.image_shape,
         head_name=name,
         tensors=file.tensors,

@@ -16,7 +16,6 @@ from exhume.auditing.target import target_of_rows
 from exhume.errors import UsageError
 from exhume.features.rows import HeldRows
 from exhume.report.subject import Artefact
-from exhume.victims.norms import common_norm
 
 
 def audit(
@@ -43,8 +42,8 @@ def audit(
     `head` is the name of the linear layer to attack, the last one if None. `initial` is the state dict before training,
     "zero" for a head that started at zero, or None where nobody knows. `truth` are the training inputs, as the model
     saw them, to count what came back; `control` are others, that it was not trained on. The attack sees neither.
-    `norm` is the norm of every training row, if an attacker would know it; it is taken from `truth` where all rows have
-    the same. `samples` is n, if known without `truth`. `what_if` names defences to audit again ("int8", "prune50",
+    `norm` is the norm of every training row and `samples` is n, if an attacker would know them: they are never taken
+    from `truth`. `what_if` names defences to audit again ("int8", "prune50",
     "noise", "dp"), `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...).
     """
     records = None if truth is None else records_of_rows(truth, labels)
@@ -53,8 +52,6 @@ def audit(
         input_shape = default_input_shape(model) if truth is None else tuple(truth.shape[1:])
     if image_shape is None and len(input_shape) == 3:
         image_shape = (input_shape[0], input_shape[1], input_shape[2])
-    if norm is None and records is not None:
-        norm = common_norm(records.inputs)
     target = target_of_module(
         model, head=head, input_shape=input_shape, initial=initial, norm=norm, image_shape=image_shape
     )
@@ -89,8 +86,6 @@ def audit_features(
 ) -> Audit:
     """The same for weights θ of a model θ·φ(Vx + b) whose rows V and activation are known."""
     records = None if truth is None else records_of_rows(truth, labels)
-    if norm is None and records is not None:
-        norm = common_norm(records.inputs)
     target = target_of_rows(
         HeldRows(rows),
         weights,
