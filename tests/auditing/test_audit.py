@@ -44,6 +44,21 @@ def test_a_fitted_head_is_recovered_and_records_that_were_not_trained_on_are_not
     assert json.loads(json.dumps(summary)) == summary
 
 
+def test_the_attack_is_told_nothing_that_only_the_records_say(fitted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a norm nor a number of rows: both would reach it through the records that only judge it."""
+    seen: list[Any] = []
+
+    def watched(observation: Any, offers: Any, *_: Any) -> Any:
+        seen.append((observation.knowledge, [offer.samples for offer in offers]))
+        raise UsageError("seen enough")
+
+    monkeypatch.setattr("exhume.auditing.audit.carry_out", watched)
+    with pytest.raises(UsageError, match="seen enough"):
+        exhume.audit_features(fitted.rows, fitted.weights, "relu", truth=fitted.truth, budget_seconds=60)
+    (knowledge, told), *_ = seen
+    assert (knowledge.norm, knowledge.samples, set(told)) == (None, None, {None})
+
+
 def test_every_record_is_set_against_the_control_records(audited: exhume.Audit) -> None:
     content = audited.content()
     assert [row["closer_controls"] for row in content["rows"]] == [0] * 3
