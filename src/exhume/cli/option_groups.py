@@ -136,34 +136,9 @@ class TrainingOptions:
 
     def fields(self, seed: int, privacy: "Privacy | None" = None) -> dict[str, Any]:
         """The fields that all networks share, checked."""
-        from exhume.validation import parse_fields
-        from exhume.victims.network_config import NetworkConfig
-        from exhume.victims.recipe import Recipe
+        from exhume.victims.network_config import network_fields
 
-        recipe = Recipe.parse(
-            method=self.method,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            step_size=self.step_size,
-            until=self.until,
-            steps=self.steps,
-            growing=self.growing,
-            seed=seed,
-        )
-        shared = {
-            "outputs": self.outputs,
-            "loss": self.loss,
-            "zero_head": self.zero_head or self.initial == "zero",
-            "initial": self.initial,
-            "features_at": self.features_at,
-            "freeze": self.freeze,
-            "recipe": recipe,
-            "privacy": privacy,
-            "seed": seed,
-        }
-        parse_fields(NetworkConfig, **shared)
-        return shared
+        return network_fields(self, seed, privacy)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ from exhume.networks.resnet import POSITIONS
 from exhume.validation import parse_fields
 from exhume.values import parse_counts, parse_defence, parse_names, parse_shape, resolve_params, resolve_width
 from exhume.victims.losses import default_outputs
-from exhume.victims.network_config import NetworkConfig
+from exhume.victims.network_config import network_fields
 from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig, image_side
 from exhume.victims.privacy import Privacy
 from exhume.victims.random_features import RandomFeaturesConfig
-from exhume.victims.recipe import Recipe
 from exhume.victims.two_layer import TwoLayerConfig
 
 
@@ -144,30 +143,7 @@ class NetworkRequest(PrivateRequest):
 
     def fields(self, seed: int) -> dict[str, Any]:
         """The fields that all networks share, checked."""
-        recipe = Recipe.parse(
-            method=self.method,
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            step_size=self.step_size,
-            until=self.until,
-            steps=self.steps,
-            growing=self.growing,
-            seed=seed,
-        )
-        fields = {
-            "outputs": self.outputs,
-            "loss": self.loss,
-            "zero_head": self.zero_head or self.initial == "zero",
-            "initial": self.initial,
-            "features_at": self.features_at,
-            "freeze": self.freeze,
-            "recipe": recipe,
-            "privacy": self.privacy(),
-            "seed": seed,
-        }
-        parse_fields(NetworkConfig, **fields)
-        return fields
+        return network_fields(self, seed, self.privacy())
 
     def fields_for(self, data: Dataset, seed: int) -> dict[str, Any]:
         """The same with the number of outputs that these data ask for."""
