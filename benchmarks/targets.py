@@ -1,6 +1,6 @@
 """The sphere cases that exhume must solve, seed by seed; n is never told.
 
-python benchmarks/targets.py [--cases 3dn,2dn,1.5dn,n100,formats] [--seeds 10]
+python benchmarks/targets.py [--cases 3dn,2dn,1.5dn,n100,formats] [--seeds 10] [--first 0]
 """
 
 import argparse
@@ -55,7 +55,8 @@ def publish(observation: Observation, kind: str) -> Observation:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default="3dn,2dn,1.5dn,n100,formats")
-    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--seeds", type=int, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
     options = parser.parse_args()
     for name in options.cases.split(","):
         if name == "formats":
@@ -65,7 +66,7 @@ def main() -> None:
             continue
         samples, ratio, seconds, target, seeds = CASES[name]
         lines = []
-        for seed in range(options.seeds or seeds):
+        for seed in range(options.first, options.first + (options.seeds or seeds)):
             lines.append(attack(samples, ratio, seed, seconds))
             print(f"  {name} seed {seed}: {lines[-1]}", flush=True)
         good = sum(line["error"] < target for line in lines)

@@ -9,6 +9,7 @@ from torch import Tensor
 from exhume.attacks.levenberg import Pace
 
 WORTH = 0.99  # a stage pays that brings the score below this share of the best one
+TRIM_BELOW = 1e-2
 WORTH_DRIFTING = 0.7  # of the score at the last stage that paid, where the features drift
 
 
@@ -24,6 +25,7 @@ class Growth:
     added: int = 0
     paying: bool = False  # the last stage made the loss fall so much that it is repeated
     pace: Pace = field(default_factory=Pace)
+    trim_below: float = TRIM_BELOW  # a loss from which candidates are looked through for needless ones
 
     def judge(self, score: float, candidates: Float[Tensor, "m d"]) -> None:
         paid = score < (WORTH_DRIFTING if self.drifts else WORTH) * self.mark
@@ -46,6 +48,7 @@ class Growth:
             "paying": int(self.paying),
             "damping": self.pace.damping,
             "raise_by": self.pace.raise_by,
+            "trim_below": self.trim_below,
         }
 
     def tensors(self) -> dict[str, Tensor]:
@@ -63,4 +66,5 @@ class Growth:
             added=int(numbers["added"]),
             paying=bool(numbers["paying"]),
             pace=Pace(numbers["damping"], numbers["raise_by"], tensors.get("velocity")),
+            trim_below=numbers.get("trim_below", TRIM_BELOW),
         )

@@ -21,6 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.both_signs import BothSigns
+
 STARTS = 4096
 OPERATIONS = 2e9  # m^3 a start: fewer of them for many candidates
 FINALISTS = 8
@@ -34,12 +36,9 @@ class SignForm:
     linear: Float[Tensor, " m"]
 
     @classmethod
-    def of(cls, gram: Float[Tensor, "two_m two_m"], moments: Float[Tensor, "two_m k"]) -> "SignForm":
-        """From the Gram matrix and moments of the features of the candidates (first m) and of their negatives."""
-        m = len(gram) // 2
-        eye = torch.eye(m, dtype=gram.dtype, device=gram.device)
-        halves = torch.cat([torch.cat([eye, eye], dim=1), torch.cat([eye, -eye], dim=1)]) / 2  # even parts, odd parts
-        gram, moments = halves @ gram @ halves.T, halves @ moments
+    def of(cls, products: BothSigns) -> "SignForm":
+        m, halves = products.m, products.halves()
+        gram, moments = halves.gram, halves.moments
         solved = torch.linalg.pinv(gram, rtol=1e-9, hermitian=True) @ moments
         even, odd, overlap = solved[:m], solved[m:], gram[m:, m:]
         return cls(overlap * (even @ even.T), (even * (overlap @ odd)).sum(dim=1))

@@ -10,15 +10,15 @@ each flipped sample leaves its coefficient behind, and the flips must add up to 
 one equation for all signs: it makes the fit exact, it does not identify them.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.activations import Activation
+from exhume.attacks.both_signs import BothSigns
+from exhume.attacks.pruning import needed, without_copies
 from exhume.attacks.sign_search import SignForm, likely_signs
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.span import Fit, SpanLoss
 
 # by how much the other sign's coefficient must be larger before a candidate is turned
 _MARGIN = 1.5
@@ -32,68 +32,54 @@ def repair_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tens
     if loss.features.bias is not None or activation.parity != "none":
         return candidates
     if activation.linear_plus_even:
-        return _repair_by_regression(loss, candidates)
+        return _with_signs(BothSigns.of(loss, candidates), candidates)
     if _constant_sum(activation) and len(loss.weights) == 1:
         return _repair_by_constant(loss, candidates)
     return candidates
 
 
-def _repair_by_regression(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-    products = _products_of_both_signs(loss, candidates)
+def trimmed(loss: SpanLoss, fit: Fit, negligible: float) -> Float[Tensor, "fewer d"]:
+    """The candidates that the weights need, without copies and ghosts, and with their signs where these can be told.
+
+    Two passes where the activation is linear plus even, else none.
+    """
+    candidates, features = fit.candidates, loss.features
+    kept = without_copies(fit)
+    if loss.affine is None and features.bias is None and features.activation.linear_plus_even:
+        products = BothSigns.of(loss, candidates[kept])
+        chosen = products.needed(negligible)
+        return _with_signs(products.part(chosen), candidates[kept][chosen])
+    gram, moments = fit.gram[kept][:, kept], (fit.gram @ fit.coefficients)[kept]
+    return candidates[kept][needed(gram, moments, loss.energy, negligible)]
+
+
+def _with_signs(products: BothSigns, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
     m, d = candidates.shape
     choices = [torch.zeros(m, dtype=torch.bool, device=candidates.device)]
     if m <= d:
-        choices.append(products.larger_coefficient())
+        choices.append(products.negative_is_larger(_MARGIN))
     if _nearly_dependent(candidates):
-        choices += products.likely()
-    flipped = products.flip_while_better(max(choices, key=products.explained))
+        choices += list(likely_signs(SignForm.of(products)) < 0)  # those that fit the linear part best
+    flipped = _flip_while_better(products, max(choices, key=products.explained))
     return torch.where(flipped[:, None], -candidates, candidates)
 
 
-@dataclass(frozen=True, eq=False)
-class _Products:
-    """Gram matrix and moments of the features of the candidates (first m) and of their negatives (last m)."""
-
-    gram: Float[Tensor, "two_m two_m"]
-    moments: Float[Tensor, "two_m k"]
-
-    def larger_coefficient(self) -> Bool[Tensor, " m"]:
-        m = len(self.gram) // 2
-        values, vectors = torch.linalg.eigh(self.gram)
-        kept = values > 1e-9 * values[-1]
-        coefficients = (vectors[:, kept] / values[kept]) @ (vectors[:, kept].T @ self.moments)
-        return coefficients[m:].norm(dim=1) > _MARGIN * coefficients[:m].norm(dim=1)
-
-    def likely(self) -> list[Bool[Tensor, " m"]]:
-        """Those choices that fit the linear part best."""
-        return list(likely_signs(SignForm.of(self.gram, self.moments)) < 0)
-
-    def flip_while_better(self, flipped: Bool[Tensor, " m"]) -> Bool[Tensor, " m"]:
-        """Single flips for as long as they explain more. No pass: m small solves a round."""
-        best = self.explained(flipped)
-        for _ in range(2 * len(flipped)):
-            trials = []
-            for index in range(len(flipped)):
-                trial = flipped.clone()
-                trial[index] = ~trial[index]
-                trials.append(self.explained(trial))
-            index = max(range(len(trials)), key=trials.__getitem__)
-            if not trials[index] > best * (1 + 1e-9):
-                break
-            best = trials[index]
-            flipped = flipped.clone()
-            flipped[index] = ~flipped[index]
-        return flipped
-
-    def explained(self, flipped: Bool[Tensor, " m"]) -> float:
-        """||P θ||² for one choice of signs."""
-        m = len(flipped)
-        chosen = torch.arange(m, device=flipped.device) + m * flipped
-        gram = self.gram[chosen][:, chosen]
-        shift = 1e-10 * gram.diagonal().mean() + torch.finfo(gram.dtype).tiny  # features may all be silent
-        ridge = shift * torch.eye(m, dtype=gram.dtype, device=gram.device)
-        solved = torch.linalg.solve(gram + ridge, self.moments[chosen])
-        return float((solved * self.moments[chosen]).sum())
+def _flip_while_better(products: BothSigns, flipped: Bool[Tensor, " m"]) -> Bool[Tensor, " m"]:
+    """Single flips for as long as they explain more. No pass: m small solves a round."""
+    best = products.explained(flipped)
+    for _ in range(2 * len(flipped)):
+        trials = []
+        for index in range(len(flipped)):
+            trial = flipped.clone()
+            trial[index] = ~trial[index]
+            trials.append(products.explained(trial))
+        index = max(range(len(trials)), key=trials.__getitem__)
+        if not trials[index] > best * (1 + 1e-9):
+            break
+        best = trials[index]
+        flipped = flipped.clone()
+        flipped[index] = ~flipped[index]
+    return flipped
 
 
 def _nearly_dependent(candidates: Float[Tensor, "m d"]) -> bool:
@@ -102,18 +88,6 @@ def _nearly_dependent(candidates: Float[Tensor, "m d"]) -> bool:
     norms = candidates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(candidates.dtype).tiny)
     values = torch.linalg.svdvals((candidates / norms).double())
     return m > d or bool(values[-1] < _DEPENDENT * values[0])
-
-
-def _products_of_both_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> _Products:
-    both = torch.cat([candidates, -candidates])
-    gram = torch.zeros(len(both), len(both), dtype=torch.float64, device=candidates.device)
-    moments = torch.zeros(len(both), len(loss.weights), dtype=torch.float64, device=candidates.device)
-    for block, features in loss.features.feature_blocks(both):
-        exact = features.double()
-        gram += exact @ exact.T
-        moments += exact @ loss.weights[:, block].double().T
-    loss.count_passes(2)
-    return _Products(loss.ranks.sum(gram), loss.ranks.sum(moments))
 
 
 def _constant_sum(activation: Activation) -> float:

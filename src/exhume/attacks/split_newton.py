@@ -8,7 +8,8 @@
 Two regimes share this plan. Up to `dense_dim` dimensions the free affine part is eliminated exactly, proposals are
 eigenvectors of the residual's moment, and each refinement step takes a few conjugate-gradient products: this succeeds
 close to the counting limit p = dn. Above, where passes over V are all that counts, candidates start at random, their
-number grows by half, and each step is a split step with momentum: two passes.
+number grows by half, and each step is a split step with momentum: two passes. Between its stages copies and ghosts are
+taken out and signs set right, which makes room for new candidates and refinement fast.
 
 The plan is here; what its phases work with (rows, refinement, proposals, the floor) is in `workbench.py`.
 """
@@ -26,7 +27,7 @@ from exhume.attacks.growth import Growth
 from exhume.attacks.levenberg import Levenberg, Pace
 from exhume.attacks.problem import Problem, State, Step
 from exhume.attacks.pruning import removal_costs, without_copies
-from exhume.attacks.signs import repair_signs
+from exhume.attacks.signs import repair_signs, trimmed
 from exhume.attacks.span import Fit
 from exhume.attacks.workbench import Fits, Workbench
 from exhume.errors import UsageError
@@ -34,6 +35,7 @@ from exhume.errors import UsageError
 GROW, REGROW, PRUNE, POLISH, DONE = range(5)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
+SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
 TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
 
 
@@ -168,6 +170,8 @@ class _Search:
         fit = self.bench.fit(self.candidates)
         if self.problem.coarse is not self.loss:  # coarse products end here
             fit = yield from self.bench.refine(fit, 60, stall=8)
+        if not self.bench.dense:
+            fit = yield from self._accept_if_as_good(fit, self._needed(fit))
         kept = without_copies(fit)
         if not bool(kept.all()):
             trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
@@ -185,11 +189,15 @@ class _Search:
     def _remove_cheap(self, fit: Fit) -> Fits:
         """All candidates that cost no more than one that only fits noise would, at once: most cases in one refit."""
         loss = self.bench.part(len(fit.candidates))
-        noise_only = 10 * fit.loss * min(1.0, loss.features.d / loss.equations)
-        kept = removal_costs(fit, loss) > max(noise_only, 10 * self.method.converged)
-        if bool(kept.all()) or int(kept.sum()) < self.problem.at_least:
+        kept = removal_costs(fit, loss) > self._negligible(fit)
+        if int(kept.sum()) < self.problem.at_least:
             return fit
-        trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
+        return (yield from self._accept_if_as_good(fit, fit.candidates[kept]))
+
+    def _accept_if_as_good(self, fit: Fit, fewer: Float[Tensor, "fewer d"]) -> Fits:
+        if torch.equal(fewer, fit.candidates):
+            return fit
+        trial = yield from _watching(fit, self.bench.refit(fewer))
         return trial if self._as_good(trial, fit) else fit
 
     def _remove_needless(self, fit: Fit) -> Fits:
@@ -235,12 +243,32 @@ class _Search:
             new = self._propose(fit)
             fit = self.bench.fit(new if fit is None else torch.cat([fit.candidates, new]))
             growth.added, growth.pace = len(new), Pace()
+        else:
+            growth.added = 0
         before = fit.loss
-        stall = 8 if self.bench.dense else 10**9
+        stall = 8 if self.bench.dense else 6
         fit = yield from self.bench.refine(fit, self.method.stage_iterations, stall, growth.pace)
         growth.paying = not self.bench.dense and fit.loss < before / self.method.pays
         growth.judge(self.bench.score(fit), fit.candidates)
-        return fit
+        return self._trim(growth, fit)
+
+    def _trim(self, growth: Growth, fit: Fit) -> Fit:
+        """New candidates for copies and ghosts on the way: refinement is slow while these hide wrong signs (split)."""
+        if self.bench.dense or fit.loss >= growth.trim_below or self.bench.explained(fit):
+            return fit
+        growth.trim_below = fit.loss  # again only when it has fallen further
+        kept = self._needed(fit)
+        if torch.equal(kept, fit.candidates):
+            return fit
+        growth.pace.velocity = None
+        if fit.loss > SETTLED:
+            fresh = self.bench.random_start(len(fit.candidates) - len(kept), self._generator(self.bench.iteration))
+            kept = torch.cat([kept, fresh])
+        return self.bench.fit(kept)
+
+    def _needed(self, fit: Fit) -> Float[Tensor, "fewer d"]:
+        kept = trimmed(self.bench.part(len(fit.candidates)), fit, self._negligible(fit))
+        return kept if len(kept) >= self.problem.at_least else fit.candidates
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
         generator = self._generator(0 if fit is None else len(fit.candidates))
@@ -261,6 +289,11 @@ class _Search:
         if self.rounds >= self.method.rounds:
             return True
         return self.failures >= (2 if self._at_noise(best) else 6) and not self.bench.structured(best)
+
+    def _negligible(self, fit: Fit) -> float:
+        """By how much L may rise when a candidate goes that only fits noise."""
+        loss = self.bench.part(len(fit.candidates))
+        return max(10 * fit.loss * min(1.0, loss.features.d / loss.equations), 10 * self.method.converged)
 
     def _as_good(self, trial: Fit, fit: Fit) -> bool:
         tolerated = TOLERATED_DRIFTING if self.problem.drifts else TOLERATED
