@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.metrics.errors import evaluate

@@ -37,8 +37,8 @@ import torch
 from torch import Tensor, nn
 
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.start import find_start, scale_left
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset

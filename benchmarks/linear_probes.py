@@ -8,8 +8,8 @@ training images that is among the candidates. Each cell is the AUC and, after th
 that is found at 1 % false alarms, as means over the splits.
 
     distance   share of the embedding inside the row space of the weight change: the plain distance to the span
-    aligned    the same angle after whitening with the embeddings' covariance (`attacks/alignment.py`)
-    fit        what the head says of the record, against what it was trained to say (`attacks/head_fit.py`)
+    aligned    the same angle after whitening with the embeddings' covariance (`attacks/probes/alignment.py`)
+    fit        what the head says of the record, against what it was trained to say (`attacks/probes/head_fit.py`)
     score      the larger of the two, in units of their spread among non-members: what `exhume rank` gives
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from exhume.attacks.alignment import align
-from exhume.attacks.head_fit import head_fit
-from exhume.attacks.ranking import Probe, rank_records
+from exhume.attacks.probes.alignment import align
+from exhume.attacks.probes.head_fit import head_fit
+from exhume.attacks.probes.ranking import Probe, rank_records
 from exhume.data.cifar10 import STANDARD_NAMES
 from exhume.data.config import DataConfig
 from exhume.data.load import load

@@ -16,9 +16,9 @@ from statistics import mean
 
 import torch
 
-from exhume.attacks.image_prior import ImagePrior
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.prior.attack import ImagePrior
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.files import write_text

@@ -26,15 +26,15 @@ from scaling_measured import ATTACK_DIM, Attack, Measured, Point
 from scaling_model import PARTS, Costs, Memory, fit_costs, fit_memory, fit_power
 
 from exhume.activations import activation
-from exhume.attacks.gauss_newton import linearise
 from exhume.attacks.joining import joined
-from exhume.attacks.levenberg import Levenberg
 from exhume.attacks.loop import run_attack
-from exhume.attacks.proposals import random_rows
 from exhume.attacks.ranks import Ranks
-from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_newton import SplitNewton
-from exhume.attacks.split_step import split_move
+from exhume.attacks.ridge.gauss_newton import linearise
+from exhume.attacks.ridge.levenberg import Levenberg
+from exhume.attacks.ridge.proposals import random_rows
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.ridge.split_step import split_move
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.features.ridge import RidgeFeatures

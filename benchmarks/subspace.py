@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from exhume.attacks.first_layer import first_layer_subspace
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.problem import Method
-from exhume.attacks.split_newton import SplitNewton
-from exhume.attacks.subspace import SubspaceAttack
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.subspace.attack import SubspaceAttack
+from exhume.attacks.subspace.first_layer import first_layer_subspace
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

@@ -255,8 +255,8 @@ def loaded_modules(statement: str) -> set[str]:
 
 
 def test_an_attack_loads_nothing_of_the_truth() -> None:
-    modules = [path.stem for path in (SOURCE / "exhume" / "attacks").glob("*.py") if path.stem != "__init__"]
-    loaded = loaded_modules("\n".join(f"import exhume.attacks.{name}" for name in modules))
+    paths = [path.relative_to(SOURCE).with_suffix("") for path in (SOURCE / "exhume" / "attacks").rglob("*.py")]
+    loaded = loaded_modules("\n".join(f"import {'.'.join(path.parts)}" for path in paths if path.stem != "__init__"))
     units = {name.split(".")[1] for name in loaded if name.startswith("exhume.")}
     assert "attacks" in units
     assert units.isdisjoint({"data", "victims", "metrics", "experiments", "report", "cli"})

@@ -15,7 +15,7 @@ from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from exhume.api import evaluate, load_observation, observe_features, rank, reconstruct
-    from exhume.attacks.ranking import Ranking
+    from exhume.attacks.probes.ranking import Ranking
     from exhume.auditing.audit import Audit
     from exhume.auditing.of_model import audit, audit_features
     from exhume.metrics.errors import Evaluation
@@ -38,7 +38,7 @@ _HOMES = {
     "Knowledge": "exhume.observation",
     "Observation": "exhume.observation",
     "Outcome": "exhume.reconstruction",
-    "Ranking": "exhume.attacks.ranking",
+    "Ranking": "exhume.attacks.probes.ranking",
     "Reconstruction": "exhume.reconstruction",
     "Verdict": "exhume.verdicts",
     "gauge": "exhume.theory",

@@ -12,7 +12,7 @@ from exhume import observation as observations
 from exhume.activations import activation as named_activation
 from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
-from exhume.attacks.ranking import Probe, Ranking, rank_records
+from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from exhume.attacks.alignment import RIDGES, align
-from exhume.attacks.embedding_span import embedding_span
+from exhume.attacks.probes.alignment import RIDGES, align
+from exhume.attacks.probes.embedding_span import embedding_span
 from exhume.errors import UsageError
 from exhume.metrics.detection import roc_auc
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exhume.attacks.calibration import in_units_of_chance, p_values, q_values
+from exhume.attacks.probes.calibration import in_units_of_chance, p_values, q_values
 
 numbers = st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=12)
 

@@ -18,10 +18,10 @@ from exhume.attacks.certificate import (
     rounding_noise,
     split_rows,
 )
-from exhume.attacks.gauss_newton import metric
-from exhume.attacks.levenberg import Levenberg
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.ridge.gauss_newton import metric
+from exhume.attacks.ridge.levenberg import Levenberg
+from exhume.attacks.ridge.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows

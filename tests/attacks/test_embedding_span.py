@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exhume.attacks.embedding_span import embedding_span
+from exhume.attacks.probes.embedding_span import embedding_span
 from exhume.errors import ExhumeError
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from exhume.attacks.first_layer import FirstLayer, first_layer_subspace, gaps
+from exhume.attacks.subspace.first_layer import FirstLayer, first_layer_subspace, gaps
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from exhume.attacks.head_fit import head_fit
+from exhume.attacks.probes.head_fit import head_fit
 from exhume.errors import UsageError
 
 

@@ -11,7 +11,7 @@ from exhume.attacks.heavy_ball import HeavyBall, published_step
 from exhume.attacks.loop import run_attack
 from exhume.attacks.problem import Problem, Step
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.ridge.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import UsageError

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from exhume.activations import activation
-from exhume.attacks.image_prior import ImagePrior
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.prior_loss import PriorFit, PriorLoss
-from exhume.attacks.prior_search import Level, PriorFits, merged, proposals, pruned, refined
+from exhume.attacks.prior.attack import ImagePrior
+from exhume.attacks.prior.loss import PriorFit, PriorLoss
+from exhume.attacks.prior.search import Level, PriorFits, merged, proposals, pruned, refined
+from exhume.attacks.prior.spectrum import Spectrum
 from exhume.attacks.problem import State
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.spectrum import Spectrum
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold
@@ -70,7 +70,7 @@ def test_above_the_threshold_whole_images_do() -> None:
 def test_a_search_that_was_stopped_goes_on_to_the_same_end() -> None:
     from exhume.attacks.cases import open_case
     from exhume.attacks.judgement import Means
-    from exhume.attacks.prior_problem import PriorProblem
+    from exhume.attacks.prior.problem import PriorProblem
 
     means = Means(None, torch.float32, torch.float32, torch.device("cpu"))
     method = ImagePrior()

@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file
 
 from exhume.activations import activation
-from exhume.attacks import loop, ridge_case
+from exhume.attacks import loop
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
+from exhume.attacks.ridge import case as ridge_case
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold, write_rows

@@ -9,10 +9,10 @@ from torch import nn
 from exhume.attacks.cases import open_case
 from exhume.attacks.judgement import Means
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.module_case import ModuleCase, curvature, split_coordinates
-from exhume.attacks.module_newton import ModuleNewton
+from exhume.attacks.modules.case import ModuleCase, curvature, split_coordinates
+from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, axis_groups, penultimate_features
 from exhume.observation import Knowledge, Observation

@@ -8,8 +8,8 @@ import torch
 
 from exhume import seeds
 from exhume.attacks.loop import run_attack
-from exhume.attacks.module_newton import ModuleNewton
-from exhume.attacks.module_tangent import ModuleTangentAttack, seen_by_gradients
+from exhume.attacks.modules.newton import ModuleNewton
+from exhume.attacks.modules.tangent import ModuleTangentAttack, seen_by_gradients
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

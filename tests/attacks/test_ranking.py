@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.activations import activation
-from exhume.attacks.ranking import Probe, Ranking, rank_records
+from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.network import TRUSTED

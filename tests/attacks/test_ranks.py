@@ -13,20 +13,20 @@ import torch.distributed as dist
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.admission import check_features
 from exhume.attacks.certificate import loss_on
-from exhume.attacks.gauss_newton import curve, linearise, mean_square, metric, newton_move
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, run_attack
 from exhume.attacks.problem import Method
-from exhume.attacks.proposals import moment_proposals, pooled_proposals
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.signs import repair_signs
-from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_newton import SplitNewton
-from exhume.attacks.split_step import split_move
-from exhume.attacks.tangent_newton import KktAttack
+from exhume.attacks.ridge.admission import check_features
+from exhume.attacks.ridge.gauss_newton import curve, linearise, mean_square, metric, newton_move
+from exhume.attacks.ridge.proposals import moment_proposals, pooled_proposals
+from exhume.attacks.ridge.signs import repair_signs
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.ridge.split_step import split_move
+from exhume.attacks.tangent.newton import KktAttack
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold

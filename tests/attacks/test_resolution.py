@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from exhume.attacks.resolution import Resolution, expected_cosines, free_numbers, ladder, last_useful, trust
+from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, last_useful, trust
 
 RUNGS = [2, 4, 6]
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from exhume.activations import activation
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.signs import repair_signs
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.ridge.signs import repair_signs
+from exhume.attacks.ridge.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

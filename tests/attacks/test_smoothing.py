@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from exhume.activations import ACTIVATIONS, activation
-from exhume.attacks.smoothing import smoothed
+from exhume.attacks.prior.smoothing import smoothed
 from exhume.errors import UsageError
 
 NAMES = [name for name in ACTIVATIONS if name != "linear"]

@@ -14,8 +14,8 @@ from exhume.activations import activation
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
 from exhume.attacks.problem import Problem, Step
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks import split_step
-from exhume.attacks.gauss_newton import Model, curve, linearise, newton_move, tangent
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_step import CURVATURE_ROWS, FAR_LOSS, momentum, split_move
+from exhume.attacks.ridge import split_step
+from exhume.attacks.ridge.gauss_newton import Model, curve, linearise, newton_move, tangent
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.ridge.split_step import CURVATURE_ROWS, FAR_LOSS, momentum, split_move
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

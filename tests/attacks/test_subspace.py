@@ -9,8 +9,8 @@ import torch
 from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Progress, run_attack
-from exhume.attacks.split_newton import SplitNewton
-from exhume.attacks.subspace import SubspaceAttack
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

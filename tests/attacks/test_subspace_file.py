@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from exhume.attacks.subspace_file import read_subspace
+from exhume.attacks.subspace.file import read_subspace
 from exhume.errors import ExhumeError
 
 BASIS = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))

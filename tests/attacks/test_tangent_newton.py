@@ -11,11 +11,11 @@ from torch import Tensor
 from exhume.activations import activation
 from exhume.attacks.agreement import agree
 from exhume.attacks.loop import Attacked, Progress, run_attack
-from exhume.attacks.span_coordinates import SpanCoordinates
-from exhume.attacks.tangent_case import TangentProblem, split_units
-from exhume.attacks.tangent_newton import KktAttack, NtkAttack
-from exhume.attacks.tangent_span import TangentSpanLoss
-from exhume.attacks.tangent_view import row_space
+from exhume.attacks.tangent.case import TangentProblem, split_units
+from exhume.attacks.tangent.newton import KktAttack, NtkAttack
+from exhume.attacks.tangent.span import TangentSpanLoss
+from exhume.attacks.tangent.span_coordinates import SpanCoordinates
+from exhume.attacks.tangent.view import row_space
 from exhume.errors import UsageError
 from exhume.features.layered import LayeredNetwork
 from exhume.features.ridge import RidgeFeatures

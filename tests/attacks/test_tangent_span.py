@@ -6,7 +6,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.tangent_span import TangentSpanLoss
+from exhume.attacks.tangent.span import TangentSpanLoss
 from exhume.errors import ExhumeError
 from exhume.features.layered import LayeredNetwork
 

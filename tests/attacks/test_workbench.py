@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from exhume.activations import activation
 from exhume.attacks.problem import Problem
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_newton import SplitNewton
-from exhume.attacks.workbench import Workbench, capacity
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.ridge.workbench import Workbench, capacity
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from exhume.attacks.ranking import Probe
+from exhume.attacks.probes.ranking import Probe
 from exhume.data.records import Records
 from exhume.errors import UsageError
 from exhume.experiments.ranking import rank_against

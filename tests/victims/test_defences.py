@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.ridge.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.activations import activation
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.ridge.span import SpanLoss
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows

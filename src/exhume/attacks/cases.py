@@ -5,19 +5,19 @@ V, and the penultimate features of a network, which are evaluated as a whole. An
 former for each of its stages.
 """
 
-from exhume.attacks.image_prior import ImagePrior
-from exhume.attacks.informed import InformedAttack
-from exhume.attacks.informed_case import InformedCase
+from exhume.attacks.informed.attack import InformedAttack
+from exhume.attacks.informed.case import InformedCase
 from exhume.attacks.judgement import Means
-from exhume.attacks.module_case import ModuleCase
-from exhume.attacks.module_tangent import ModuleTangentAttack, seen_by_gradients
-from exhume.attacks.prior_problem import PriorCase
+from exhume.attacks.modules.case import ModuleCase
+from exhume.attacks.modules.tangent import ModuleTangentAttack, seen_by_gradients
+from exhume.attacks.prior.attack import ImagePrior
+from exhume.attacks.prior.problem import PriorCase
 from exhume.attacks.problem import Method
-from exhume.attacks.ridge_case import RidgeCase
+from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.staged import StagedCase
-from exhume.attacks.subspace import SubspaceAttack, open_subspace
-from exhume.attacks.tangent_case import TangentCase
-from exhume.attacks.tangent_newton import KktAttack, NtkAttack
+from exhume.attacks.subspace.attack import SubspaceAttack, open_subspace
+from exhume.attacks.tangent.case import TangentCase
+from exhume.attacks.tangent.newton import KktAttack, NtkAttack
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation

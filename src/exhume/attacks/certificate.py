@@ -6,7 +6,7 @@ between its own results, and one that is used once, for the verdict.
 
 *The error to expect of each candidate.* What the candidates leave unexplained is taken for noise of variance σ² on each
 equation, in units of the weights' own mean square. The least-squares candidates then scatter with covariance
-σ² M⁻¹ ⊗ I, where M is the curvature of the loss (`gauss_newton.py`), so sqrt(σ² [M⁻¹]_ii) is the size of
+σ² M⁻¹ ⊗ I, where M is the curvature of the loss (`ridge/gauss_newton.py`), so sqrt(σ² [M⁻¹]_ii) is the size of
 ||x̂_i − x_i|| / √d to expect. It is large for a sample with a tiny coefficient, which leaves hardly a trace in the
 weights, and for copies that share one sample's coefficient. σ² is estimated with caution from the loss L on the fitted
 weights and the loss H on h unseen ones; q = m (d − 1 + k) / (k p) is the share of the equations that the unknowns of m
@@ -30,10 +30,10 @@ from jaxtyping import Float
 from scipy.special import chdtri
 from torch import Tensor
 
-from exhume.attacks.gauss_newton import metric
-from exhume.attacks.pruning import removal_costs
 from exhume.attacks.ranks import ALONE, Ranks
-from exhume.attacks.span import Fit, SpanLoss
+from exhume.attacks.ridge.gauss_newton import metric
+from exhume.attacks.ridge.pruning import removal_costs
+from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.errors import UsageError
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate, Outcome

@@ -1,13 +1,13 @@
 """Which method to run on an observation, and what it is told."""
 
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.informed import InformedAttack
-from exhume.attacks.module_newton import ModuleNewton
-from exhume.attacks.module_tangent import ModuleTangentAttack
+from exhume.attacks.informed.attack import InformedAttack
+from exhume.attacks.modules.newton import ModuleNewton
+from exhume.attacks.modules.tangent import ModuleTangentAttack
 from exhume.attacks.problem import Method
-from exhume.attacks.split_newton import SplitNewton
-from exhume.attacks.subspace import Source, SubspaceAttack
-from exhume.attacks.tangent_newton import KktAttack, NtkAttack
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.subspace.attack import Source, SubspaceAttack
+from exhume.attacks.tangent.newton import KktAttack, NtkAttack
 from exhume.errors import UsageError
 from exhume.observation import Observation
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.ridge.span import SpanLoss
 
 
 @dataclass(frozen=True, eq=False)

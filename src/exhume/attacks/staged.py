@@ -14,10 +14,10 @@ from torch import Tensor
 
 from exhume.attacks.judgement import Facts, Judgement
 from exhume.attacks.problem import Method, Problem, State, Step
-from exhume.attacks.pruning import removal_costs
 from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge_case import RidgeCase
-from exhume.attacks.span import PassCounter
+from exhume.attacks.ridge.case import RidgeCase
+from exhume.attacks.ridge.pruning import removal_costs
+from exhume.attacks.ridge.span import PassCounter
 
 MOST_USED = 0.6  # share of the equations that the unknowns of a further stage may use up
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from exhume import seeds
 from exhume.attacks.loop import run_attack
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.catalogue.figure import Scale, shown
 from exhume.catalogue.theory import Check
 from exhume.data.config import DataConfig

@@ -11,7 +11,7 @@ from exhume.cli.output import attack_bar, print_json, say
 from exhume.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
-    from exhume.attacks.subspace import Source
+    from exhume.attacks.subspace.attack import Source
     from exhume.experiments.attacking import AttackedRun
     from exhume.experiments.run import RunFolder
     from exhume.observation import Observation
@@ -124,7 +124,7 @@ def attack(
 
 def _with_subspace(observation: "Observation", subspace: str | None) -> "tuple[Observation, Source | None]":
     """The observation with the subspace of a file, and where the subspace is to come from."""
-    from exhume.attacks.subspace_file import read_subspace
+    from exhume.attacks.subspace.file import read_subspace
 
     match subspace:
         case None | "first-layer" | "moments":

@@ -191,7 +191,7 @@ def _request(target: TargetOptions, records: RecordOptions) -> "Request":
 @contextmanager
 def _bars() -> "Iterator[Callable[[Offer, Progress], None]]":
     """One bar a method; where standard error is no terminal nothing is shown."""
-    from exhume.attacks.module_newton import ModuleNewton
+    from exhume.attacks.modules.newton import ModuleNewton
 
     with attack_bar(ModuleNewton.iterations) as show:
         yield lambda offer, progress: show(progress)

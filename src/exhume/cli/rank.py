@@ -47,7 +47,7 @@ def rank(
 
 
 def tell_ranking(ranked: "RankedRecords", json: bool) -> None:
-    from exhume.attacks.embedding_span import NOT_DETERMINED
+    from exhume.attacks.probes.embedding_span import NOT_DETERMINED
     from exhume.experiments.ranking import CALLED, FEW_NON_MEMBERS
 
     summary, ranking = ranked.summary(), ranked.ranking

@@ -11,7 +11,7 @@ from exhume.attacks.choice import choose_method
 from exhume.attacks.loop import Limits
 from exhume.attacks.problem import Method
 from exhume.attacks.start import SEEDS
-from exhume.attacks.subspace import Source
+from exhume.attacks.subspace.attack import Source
 from exhume.errors import UsageError
 from exhume.experiments.attacking import AttackSettings
 from exhume.units import parse_bytes, parse_duration

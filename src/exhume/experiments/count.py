@@ -23,8 +23,8 @@ from torch import Tensor
 from exhume.attacks.choice import choose_method
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.pruning import removal_costs
-from exhume.attacks.span import SpanLoss
+from exhume.attacks.ridge.pruning import removal_costs
+from exhume.attacks.ridge.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.metrics.errors import reconstruction_error

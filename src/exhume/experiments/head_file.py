@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exhume.attacks.ranking import Probe
+from exhume.attacks.probes.ranking import Probe
 from exhume.errors import ExhumeError
 
 

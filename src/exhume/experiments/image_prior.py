@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from exhume.attacks.image_prior import ImagePrior
+from exhume.attacks.prior.attack import ImagePrior
+from exhume.attacks.prior.spectrum import Spectrum, load_spectrum
 from exhume.attacks.problem import Method
-from exhume.attacks.spectrum import Spectrum, load_spectrum
-from exhume.attacks.split_newton import SplitNewton
+from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.public_images import load_public_rows
 from exhume.errors import UsageError
 from exhume.observation import Observation

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from exhume.attacks.subspace import Source
+from exhume.attacks.subspace.attack import Source
 from exhume.data.config import DataConfig
 from exhume.experiments.attack_request import AttackRequest, PreparedAttack
 from exhume.experiments.training import VictimConfig, victim_name

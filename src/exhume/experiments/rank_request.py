@@ -7,8 +7,8 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from exhume.attacks.head_fit import HeadLoss
-from exhume.attacks.ranking import Probe
+from exhume.attacks.probes.head_fit import HeadLoss
+from exhume.attacks.probes.ranking import Probe
 from exhume.data.dataset import Preparation
 from exhume.data.records import Records, load_records
 from exhume.errors import UsageError

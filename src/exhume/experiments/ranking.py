@@ -1,8 +1,8 @@
 """Records of a user ranked against a run or a head: what goes into ranking.csv and summary.json.
 
-The ranking itself knows no truth (`attacks/ranking.py`). Where there is one (a victim that was made here, or a file
-that marks its members), the ranking is held against it afterwards. Where the user has no non-members, the truth also
-says which records are none, and half of these then calibrate.
+The ranking itself knows no truth (`attacks/probes/ranking.py`). Where there is one (a victim that was made here, or a
+file that marks its members), the ranking is held against it afterwards. Where the user has no non-members, the truth
+also says which records are none, and half of these then calibrate.
 """
 
 import csv
@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from exhume.attacks.embedding_span import NOT_DETERMINED
-from exhume.attacks.ranking import FEWEST_NON_MEMBERS, Probe, Ranking, rank_records
+from exhume.attacks.probes.embedding_span import NOT_DETERMINED
+from exhume.attacks.probes.ranking import FEWEST_NON_MEMBERS, Probe, Ranking, rank_records
 from exhume.data.records import Records
 from exhume.errors import UsageError
 from exhume.files import write_tensors, write_text

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import torch
 
 from exhume.activations import activation
-from exhume.attacks.first_layer import first_layer_subspace
 from exhume.attacks.loop import run_attack
-from exhume.attacks.moment_subspace import moment_subspace
 from exhume.attacks.problem import Method
-from exhume.attacks.span import SpanLoss
-from exhume.attacks.split_newton import SplitNewton
-from exhume.attacks.subspace import SubspaceAttack
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.subspace.attack import SubspaceAttack
+from exhume.attacks.subspace.first_layer import first_layer_subspace
+from exhume.attacks.subspace.moments import moment_subspace
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.features.ridge import RidgeFeatures

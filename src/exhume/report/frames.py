@@ -13,8 +13,8 @@ from torch import Tensor
 
 from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.judgement import Means
-from exhume.attacks.module_case import ModuleCase
-from exhume.attacks.ridge_case import RidgeCase
+from exhume.attacks.modules.case import ModuleCase
+from exhume.attacks.ridge.case import RidgeCase
 from exhume.errors import ExhumeError
 from exhume.experiments.scoring import matched_pixels
 from exhume.experiments.snapshots import Snapshot

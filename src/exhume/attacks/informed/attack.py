@@ -1,0 +1,77 @@
+"""The informed adversary: n − 1 training samples known, the one that is missing is recovered (Balle et al.).
+
+In closed form where the fit is known to be stationary and φ is linear or ReLU; by Gauss-Newton with the known features
+projected out otherwise, and as a polish: `missing_sample.py` has the mathematics.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.informed.case import InformedProblem
+from exhume.attacks.informed.missing_sample import Guess, MissingSample
+from exhume.attacks.problem import State, Step
+from exhume.errors import UsageError
+
+FIRST_DAMPING = 1e-3
+LEAST_DAMPING = 1e-9
+REFUSED = 5  # steps in a row that lower the loss by less than a hundredth end the search
+EXPLAINED = 1e-26  # the squared rounding of float64
+FOUND = 1e-10  # a loss that only the sample itself has: no other start is needed
+
+
+@dataclass(frozen=True)
+class InformedAttack:
+    """`iterations` of Gauss-Newton from each start."""
+
+    iterations: int = 60
+
+    name: ClassVar[str] = "informed"
+    needs_samples: ClassVar[bool] = False
+    for_networks: ClassVar[bool] = False
+    few_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    def steps(self, problem: InformedProblem, resume: State | None = None) -> Iterator[Step]:
+        """Starts in turn, the best result last. A search that was stopped begins again: it takes seconds."""
+        missing, iteration, best = problem.missing, 0, None
+        for start in problem.starts():
+            if best is not None and best.loss < FOUND:
+                return
+            if missing is None:
+                yield _step(iteration, start, 0.0)
+                return
+            for guess in self._descend(problem, missing, start):
+                iteration += 1
+                if best is None or guess.loss < best.loss:
+                    best = guess
+                yield _step(iteration, best.candidate, best.loss)
+
+    def finish(self, problem: InformedProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        return candidates
+
+    def _descend(self, problem: InformedProblem, missing: MissingSample, start: Float[Tensor, " d"]) -> Iterator[Guess]:
+        """Levenberg-Marquardt: no step raises the loss."""
+        guess, damping, refused = missing.guess(problem.at_norm(start)), FIRST_DAMPING, 0
+        yield guess
+        for _ in range(self.iterations):
+            if guess.loss < EXPLAINED or refused >= REFUSED:
+                return
+            trial = missing.guess(problem.at_norm(guess.candidate + missing.step(guess, damping)))
+            refused = 0 if trial.loss < 0.99 * guess.loss else refused + 1
+            if trial.loss < guess.loss:
+                guess, damping = trial, max(damping / 5, LEAST_DAMPING)
+            else:
+                damping *= 4
+            yield guess
+
+
+def _step(iteration: int, candidate: Float[Tensor, " d"], loss: float) -> Step:
+    state = State({"candidates": candidate[None]}, {"iteration": 0})
+    return Step(iteration, candidate[None], loss, state, {"candidates": 1})

@@ -1,0 +1,155 @@
+"""What an informed adversary is given, and the verdict: on held-out rows, where φ(Vx + b) leaves any to spare.
+
+A generalised linear model with an intercept, φ(x) = (x, 1), gives its missing sample away in closed form but has no
+weight to spare: where all samples are known to have one norm, that of the result is the only equation left.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.certificate import EXPLAINED, unjudged
+from exhume.attacks.informed.missing_sample import ACTIVE, MissingSample, remainder, solve_linear
+from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.ridge.case import RidgeCase
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.errors import UsageError
+from exhume.features.ridge import RidgeFeatures
+from exhume.known import Known
+from exhume.observation import Observation
+from exhume.reconstruction import Certificate, Outcome
+
+NORM_RIGHT = 1e-6  # the square of an error of one thousandth, which no wrong sample has by chance
+ENOUGH = 6  # rows for each dimension that a search uses; more do not make it more exact
+
+
+@dataclass(frozen=True, eq=False)
+class InformedProblem:
+    """`solved` is the sample in closed form, where there is one; `missing` the search, where φ is not linear.
+
+    `norm` is that of the samples where the features cannot tell it.
+    """
+
+    loss: SpanLoss
+    missing: MissingSample | None
+    solved: Float[Tensor, " d"] | None
+    norm: float | None
+
+    def starts(self) -> Iterator[Float[Tensor, " d"]]:
+        if self.solved is not None:
+            yield self.at_norm(self.solved)
+            return
+        assert self.missing is not None, "a linear model is solved in closed form"
+        found = self.missing.linear_part()
+        size = self.norm or found.shape[0] ** 0.5
+        for sign in (1.0, -1.0):
+            yield sign * size * found / found.norm()
+
+    def at_norm(self, candidate: Float[Tensor, " d"]) -> Float[Tensor, " d"]:
+        if self.norm is None:
+            return candidate
+        return candidate * (self.norm / candidate.norm().clamp_min(torch.finfo(candidate.dtype).tiny))
+
+
+@dataclass(frozen=True, eq=False)
+class InformedCase:
+    observation: Observation
+    known: Known
+    problem: InformedProblem
+    ridge: RidgeCase | None
+    facts: Facts = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "InformedCase":
+        known = observation.known
+        if known is None:
+            raise UsageError(
+                "expected the samples that are known, found none; give --known FILE ('exhume known RUN' writes one)"
+            )
+        _check(observation, known, means)
+        features = observation.ridge
+        if features.activation.name == "linear":
+            return cls._linear(observation, known, means)
+        ridge = RidgeCase.open(observation, True, seed, held_out, means)
+        used, n = ridge.problem.loss.features, len(known) + 1
+        rows = min(used.p, ENOUGH * used.d + 4 * n)
+        if rows < observation.d + n:
+            raise UsageError(
+                f"expected at least d + n = {observation.d + n} weights for a missing sample, found {rows} to use"
+            )
+        weights = observation.weights[:, :rows]
+        missing = MissingSample(used.part(0, rows), weights, known, ridge.problem.loss.counter)
+        norm = ridge.problem.norm if features.norm_blind else None
+        solved = _solved(observation, known, used.part(0, rows))
+        facts = {"known_samples": len(known), "closed_form": solved is not None}
+        problem = InformedProblem(ridge.problem.loss, missing, solved, norm)
+        return cls(observation, known, problem, ridge, facts)
+
+    @classmethod
+    def _linear(cls, observation: Observation, known: Known, means: Means) -> "InformedCase":
+        features = observation.ridge
+        if known.penalty is None:
+            raise UsageError(
+                "expected labels, loss and penalty of the known samples, without which a linear model hides the "
+                "missing one among them, found none in the file"
+            )
+        target = remainder(features, observation.weights, known, len(known) + 1)
+        solved = solve_linear(features, target, torch.ones_like(target, dtype=torch.bool))
+        loss = SpanLoss(features, observation.weights, means.dtype, means.device)
+        norm = (observation.knowledge.norm or observation.d**0.5) if features.bias is None else None
+        facts = {"known_samples": len(known), "closed_form": True}
+        return cls(observation, known, InformedProblem(loss, None, solved, norm), None, facts)
+
+    def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        return candidates.to(self.observation.weights.dtype)
+
+    def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
+        """The known samples are candidates as well, which nobody doubts."""
+        if self.ridge is None:
+            coefficients = torch.ones(len(candidates), len(self.observation.weights), dtype=torch.float64)
+            return Judgement(0.0, coefficients, self._by_norm(candidates))
+        everyone = torch.cat([self.known.inputs.to(candidates), candidates])
+        judged, j = self.ridge.judge(everyone), len(self.known)
+        certificate = judged.certificate
+        confidence = certificate.confidence[j:]
+        trusted = bool(confidence) and min(confidence) >= 0.5
+        outcome = certificate.outcome
+        if outcome is Outcome.PARTIAL and not trusted:
+            outcome = Outcome.NOT_CONVERGED
+        elif outcome is Outcome.PARTIAL and certificate.held_out_loss is not None:
+            outcome = Outcome.RECOVERED if certificate.held_out_loss <= EXPLAINED else Outcome.PARTIAL
+        verdict = Certificate(outcome, certificate.held_out_loss, certificate.held_out_rows, confidence)
+        return Judgement(judged.loss, judged.coefficients[j:], verdict)
+
+    def _by_norm(self, candidates: Float[Tensor, "1 d"]) -> Certificate:
+        norm = self.observation.knowledge.norm
+        if norm is None or self.problem.norm is not None:
+            return unjudged(1)
+        off = (float(candidates.norm()) / norm - 1) ** 2
+        right = off <= NORM_RIGHT
+        return Certificate(Outcome.RECOVERED if right else Outcome.SPURIOUS, off, 1, (1.0 if right else 0.0,))
+
+
+def _solved(observation: Observation, known: Known, used: RidgeFeatures) -> Float[Tensor, " d"] | None:
+    """ReLU on its active rows; None where the fit is not known, or φ has no linear piece."""
+    features = observation.ridge
+    if known.penalty is None or features.activation.name != "relu":
+        return None
+    target = remainder(features, observation.weights, known, len(known) + 1)[: used.p]
+    active = target.abs() > ACTIVE * target.abs().max()
+    return solve_linear(used, target, active) * (target.sum().sign() if features.bias is None else 1.0)
+
+
+def _check(observation: Observation, known: Known, means: Means) -> None:
+    told = observation.knowledge.samples
+    if told is not None and told != len(known) + 1:
+        raise UsageError(f"expected all samples but one of {told} to be known, found {len(known)}")
+    if means.products != means.dtype or means.ranks.size > 1:
+        raise UsageError("expected one process and no --products with --method informed, found others; leave them out")
+    if len(observation.weights) != 1:
+        raise UsageError(f"expected one output for --method informed, found {len(observation.weights)}")
+    if known.inputs.shape[1] != observation.d:
+        raise UsageError(f"expected known samples of dimension {observation.d}, found {known.inputs.shape[1]}")

@@ -1,0 +1,121 @@
+"""Penultimate features of a network: whole groups of them (channels) are kept for steering and for the verdict."""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from exhume import seeds
+from exhume.attacks.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.modules.problem import ModuleProblem
+from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, removal_costs
+from exhume.errors import UsageError
+from exhume.features.module import ModuleFeatures
+from exhume.observation import Observation
+
+PROBES = 16  # random cotangents that estimate the curvature
+
+
+@dataclass(frozen=True, eq=False)
+class CoordinateSplit:
+    """Which coordinates of the features are the attack's, which choose between its results, which are the verdict's."""
+
+    used: Int[Tensor, " u"]
+    steering: Int[Tensor, " s"]
+    held_out: Int[Tensor, " h"]
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleCase:
+    observation: Observation
+    features: ModuleFeatures
+    split: CoordinateSplit
+    problem: ModuleProblem
+    facts: Facts = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "ModuleCase":
+        features = observation.features
+        assert isinstance(features, ModuleFeatures)
+        if means.products != means.dtype:
+            raise UsageError("expected --products with features of random rows, found a network; leave it out")
+        split = split_coordinates(features, held_out, seed)
+        used = split.used
+        loss = GeneralSpanLoss(features.part(used), observation.weights[:, used], means.dtype, means.device)
+
+        def steering_loss(candidates: Tensor, coefficients: Tensor | None = None) -> float | None:
+            if coefficients is None:
+                coefficients = loss.to(candidates.dtype).fit(candidates).coefficients
+            return _loss_on(observation, features, split.steering, candidates, coefficients * loss.scale)
+
+        problem = ModuleProblem(
+            loss=loss,
+            norm=observation.knowledge.norm,
+            samples=observation.knowledge.samples,
+            seed=seed,
+            steering_loss=steering_loss,
+            dtype=means.dtype,
+            device=means.device,
+            image_shape=observation.image_shape,
+        )
+        return cls(observation, features, split, problem)
+
+    def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        """Candidates of this case are the samples themselves."""
+        return candidates
+
+    def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
+        loss = self.problem.loss.to(candidates.dtype)
+        final = loss.fit(candidates)
+        coefficients = final.coefficients * loss.scale
+        unseen = _loss_on(self.observation, self.features, self.split.held_out, candidates, coefficients)
+        if unseen is None:
+            return Judgement(final.loss, coefficients, unjudged(len(candidates)))
+        rows, weights = len(self.split.held_out), self.observation.weights
+        left = Unexplained(final.loss, unseen, rows * loss.outputs, candidates.numel() / loss.equations)
+        certificate = verdict(curvature(loss, final), removal_costs(loss, final), left, rows, weights)
+        return Judgement(final.loss, coefficients, certificate)
+
+
+def split_coordinates(features: ModuleFeatures, fraction: float, seed: int) -> CoordinateSplit:
+    """Random whole groups, half of them for steering, half for the verdict; at least one each where there are three."""
+    if not 0 <= fraction < 1:
+        raise UsageError(f"expected a held-out fraction from 0 to below 1, found {fraction}")
+    groups = torch.arange(features.p) if features.groups is None else features.groups
+    names = torch.unique(groups)
+    count = min(max(2, round(fraction * len(names))), len(names) - 1) if fraction > 0 and len(names) > 2 else 0
+    drawn = names[torch.randperm(len(names), generator=seeds.generator(seed, "held-out"))[:count]]
+
+    def places(chosen: Tensor) -> Tensor:
+        return torch.isin(groups, chosen).nonzero()[:, 0]
+
+    rest = names[~torch.isin(names, drawn)]
+    return CoordinateSplit(places(rest), places(drawn[: count // 2]), places(drawn[count // 2 :]))
+
+
+def curvature(loss: GeneralSpanLoss, fit: GeneralFit) -> Float[Tensor, "m m"]:
+    """M_ij = (A Aᵀ)_ij tr(J_i J_jᵀ) / d, the trace by random cotangents that all candidates share."""
+    point = loss.features.linearise(fit.candidates)
+    stream = torch.Generator().manual_seed(0)
+    overlap = torch.zeros(len(fit.candidates), len(fit.candidates), dtype=torch.float64, device=fit.candidates.device)
+    for _ in range(PROBES):
+        probe = torch.randn(1, loss.features.p, generator=stream, dtype=torch.float64).to(fit.features)
+        pulled = point.pull(probe.expand_as(fit.features).contiguous()).double()
+        overlap += pulled @ pulled.T / PROBES
+    return (fit.coefficients @ fit.coefficients.T) * overlap / loss.features.d
+
+
+def _loss_on(
+    observation: Observation,
+    features: ModuleFeatures,
+    coordinates: Int[Tensor, " q"],
+    candidates: Float[Tensor, "m d"],
+    coefficients: Float[Tensor, "m k"],
+) -> float | None:
+    weights = observation.weights[:, coordinates]
+    if not len(coordinates) or not torch.any(weights):
+        return None
+    loss = GeneralSpanLoss(features.part(coordinates), weights, candidates.dtype, candidates.device)
+    return loss.predict_loss(candidates, coefficients)

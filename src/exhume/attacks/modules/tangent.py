@@ -1,0 +1,65 @@
+"""The attack on the change of all parameters of any network: the features are gradients, everything else as it was.
+
+    features       the gradient of the output in all parameters, halfway between both ends of training
+    target         the change of all parameters
+    coefficients   free, eliminated by projection
+    solver         that of the last layer's features
+
+It needs the whole network at both ends. A ReLU has the derivative that it has almost everywhere; how its switching
+moves gradients is not seen, which `tangent/span.py` has a surrogate for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.modules.newton import ModuleNewton
+from exhume.attacks.modules.problem import ModuleProblem
+from exhume.attacks.problem import State, Step
+from exhume.errors import UsageError
+from exhume.features.gradient import flattened, gradient_features, halfway, whole_module
+from exhume.features.module import ModuleFeatures
+from exhume.observation import Observation
+
+
+@dataclass(frozen=True)
+class ModuleTangentAttack:
+    inner: ModuleNewton = field(default_factory=ModuleNewton)
+
+    name: ClassVar[str] = "ntk"
+    needs_samples: ClassVar[bool] = False
+    for_networks: ClassVar[bool] = True
+    few_rows: ClassVar[bool] = False
+
+    @property
+    def iterations(self) -> int:
+        return self.inner.iterations
+
+    def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
+        return self.inner.steps(problem, resume)
+
+    def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        return self.inner.finish(problem, candidates)
+
+
+def seen_by_gradients(observation: Observation) -> Observation:
+    """The same network with the gradient of its output for features, and the change of its parameters for weights."""
+    features = observation.features
+    if not isinstance(features, ModuleFeatures) or features.source is None or features.chosen is not None:
+        raise UsageError(f"expected a whole network with its source, found {features.description}")
+    source, head = features.source, observation.head
+    if source.initial_state is None or head is None:
+        raise UsageError(
+            "expected all layers before and after training, found some of them only; train with --features-at midpoint"
+        )
+    if len(head) != 1:
+        raise UsageError(f"expected a network of one output for --method ntk, found {len(head)}")
+    _, trained = whole_module(source, source.state, head)
+    module, initial = whole_module(source, source.initial_state, head - observation.weights)
+    module.load_state_dict(halfway(initial, trained))
+    change = flattened(trained, module) - flattened(initial, module)
+    mapped = gradient_features(module, source.input_shape)
+    return Observation(mapped, change, replace(observation.knowledge, initial_body=False), observation.image_shape)

@@ -1,0 +1,189 @@
+"""What the attack with a prior on images is given, and the verdict on what it finds."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from scipy.special import chdtri
+from torch import Tensor
+
+from exhume.attacks.certificate import LUCK, unjudged
+from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.prior.loss import PriorFit, PriorLoss
+from exhume.attacks.prior.newton import cross_validated
+from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
+from exhume.attacks.prior.search import Level, Rows
+from exhume.attacks.prior.spectrum import ImageBasis, Spectrum
+from exhume.attacks.problem import Problem
+from exhume.attacks.retraction import to_norm
+from exhume.attacks.ridge.case import RidgeCase
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.subspace.parametrisation import LoweredRows
+from exhume.errors import UsageError
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import hold
+from exhume.frequencies import side_length
+from exhume.reconstruction import Certificate, Outcome
+
+ROWS_A_NUMBER = 20  # rows that are looked at for each number of a candidate: more only cost time
+HELD_BYTES = 2**32  # for V in all its frequencies; where it needs more, the finest are left out
+LEAST_RESOLUTION = 1024
+FEW_WEIGHTS = 100
+LEAST_SPARE = 0.1  # of the equations, where nearly all are used up
+HOPELESS_LOSS = 0.7  # on unseen weights: no candidate is trusted above it
+SHARES = (0.0, 0.02, 0.05, 0.1, 0.2)  # of unresolved energy, one of which the steering weights choose
+
+
+@dataclass(frozen=True, eq=False)
+class PriorProblem:
+    """`whole` is the problem without a prior. `used` and `steering` are rows in the coordinates of `basis`."""
+
+    whole: Problem
+    basis: ImageBasis
+    used: Rows
+    steering: Rows | None
+
+    @property
+    def loss(self) -> SpanLoss:
+        return self.whole.loss
+
+    @property
+    def deviation(self) -> float:
+        """That of v·x for a sample."""
+        rows = self.used.features.rows.block(0, min(4096, self.used.features.p))
+        return self.whole.norm * math.sqrt(float(rows.double().square().mean()))
+
+    def rows_for(self, r: int, m: int) -> Rows:
+        """As many rows as m candidates of r coordinates can make use of."""
+        count = min(self.used.features.p, ROWS_A_NUMBER * r * m)
+        return replace(self.used, features=self.used.features.part(0, count), weights=self.used.weights[:, :count])
+
+    def unseen(self, loss: PriorLoss, level: Level, fit: PriorFit) -> float | None:
+        """The loss on the steering weights; where they are too few to choose by, what cross-validation makes of it.
+
+        None where there are none: nothing is to be chosen then.
+        """
+        if self.steering is None:
+            return None
+        if self.steering.weights.numel() < FEW_WEIGHTS:
+            return cross_validated(loss, loss.linearise(fit))
+        return loss.predict_loss(fit, self.steering.at(level), self.steering.weights)
+
+    def count(self, loss: PriorLoss) -> None:
+        """Adds sweeps over some rows and some coordinates to the passes over all of V."""
+        part = loss.features.p * loss.features.d / (self.used.features.p * self.basis.d)
+        self.loss.counter.total += loss.sweeps * part
+        loss.sweeps = 0
+
+
+@dataclass(frozen=True, eq=False)
+class PriorCase:
+    """The verdict of weights that the attack never used: at which resolution, and on whom."""
+
+    inner: RidgeCase
+    problem: PriorProblem
+    unseen: Rows | None
+    spectrum: Spectrum
+    facts: Facts = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, inner: RidgeCase, spectrum: Spectrum, means: Means) -> "PriorCase":
+        observation, split = inner.observation, inner.split
+        if observation.image_shape is None:
+            raise UsageError("expected an observation of images for --prior image, found other data; leave it out")
+        if means.ranks.size > 1:
+            raise UsageError(
+                f"expected one process for --prior image, found {means.ranks.size} ranks; start without torchrun"
+            )
+        basis = spectrum.basis(observation.image_shape)
+        loss = inner.problem.loss
+        room = HELD_BYTES if means.memory_bytes is None else means.memory_bytes // 4
+        basis = basis.cut(min(basis.r, max(LEAST_RESOLUTION, room // (loss.p * means.dtype.itemsize))))
+        used = _lowered(loss.features, loss.weights, basis, means)
+
+        def others(start: int, count: int) -> Rows | None:
+            weights = observation.weights[:, start : start + count]
+            if count == 0 or not torch.any(weights):
+                return None
+            scaled = (weights.double() / loss.scale).to(dtype=means.dtype, device=means.device)
+            return _lowered(observation.ridge.part(start, start + count), scaled, basis, means)
+
+        problem = PriorProblem(inner.problem, basis, used, others(split.used, split.steering))
+        return cls(inner, problem, others(split.used + split.steering, split.held_out), spectrum)
+
+    def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        return candidates
+
+    def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
+        """By the published loss where that trusts anybody; otherwise at the resolution that unseen weights allow."""
+        plain = self.inner.judge(candidates)
+        told: Facts = {"prior": f"image ({self.spectrum.source})", "resolution": None}
+        if any(value >= 0.5 for value in plain.certificate.confidence):
+            shape = self.problem.basis.shape
+            told["resolution"] = {"frequencies": self.problem.basis.d, "side": min(shape[1:])}
+            return replace(plain, facts=told)
+        found = self._resolution(candidates)
+        if found is None:
+            return replace(plain, certificate=unjudged(len(candidates), self.inner.split.held_out), facts=told)
+        told["resolution"] = {
+            "frequencies": found.frequencies,
+            "side": side_length(found.frequencies, self.problem.basis.shape[0]),
+            "trusted": list(found.trusted),
+        }
+        return replace(plain, certificate=self._certificate(found, plain.certificate), facts=told)
+
+    def _certificate(self, found: Resolution, plain: Certificate) -> Certificate:
+        trusted = any(found.trusted)
+        confidence = found.confidence if trusted else (0.0,) * len(found.trusted)
+        outcome = Outcome.PARTIAL if trusted else plain.outcome
+        return replace(plain, outcome=outcome, confidence=confidence)
+
+    def _resolution(self, candidates: Float[Tensor, "m d"]) -> Resolution | None:
+        """None where there are no unseen weights."""
+        if self.unseen is None:
+            return None
+        basis, problem = self.problem.basis, self.problem
+        places = basis.lower(candidates)
+        rungs = ladder(basis.r)
+        cuts = [self._best_cut(places[:, :rung]) for rung in rungs]
+        last = cuts[-1]
+        loss, fit = last.loss, last.fit
+        scale = problem.whole.norm**2 / basis.d
+        count = self.unseen.weights.numel()
+        by_luck = count / float(chdtri(count, 1 - LUCK))  # a few weights may be well predicted by luck
+        noise, curvature = max(last.unseen * by_luck, fit.loss), loss.linearise(fit).metric
+        used = free_numbers(curvature, noise, scale * basis.variance) / loss.weights.numel()
+        noise /= max(1 - used, LEAST_SPARE)
+        cosines = expected_cosines(fit.candidates, curvature, noise, scale * basis.variance, rungs)
+        if last.unseen > HOPELESS_LOSS:
+            cosines = torch.zeros_like(cosines)
+        return trust(rungs, cosines, [cut.unseen for cut in cuts])
+
+    def _best_cut(self, places: Float[Tensor, "m r"]) -> "_Cut":
+        """Candidates cut to r coordinates, with the smoothing that predicts the steering weights best."""
+        problem, cuts = self.problem, list[_Cut]()
+        rows = to_norm(places, problem.whole.norm)
+        assert self.unseen is not None
+        for share in SHARES if problem.steering is not None else SHARES[:1]:
+            variance = problem.basis.variance[: places.shape[1]]
+            level = Level(variance, share, 0.0, problem.whole.norm, problem.deviation)
+            loss = level.loss(problem.used)
+            fit = loss.fit(rows)
+            steering = problem.unseen(loss, level, fit)
+            unseen = loss.predict_loss(fit, self.unseen.at(level), self.unseen.weights)
+            cuts.append(_Cut(loss, fit, unseen if steering is None else steering, unseen))
+        return min(cuts, key=lambda cut: cut.steering)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    loss: PriorLoss
+    fit: PriorFit
+    steering: float
+    unseen: float
+
+
+def _lowered(features: RidgeFeatures, weights: Float[Tensor, "k p"], basis: ImageBasis, means: Means) -> Rows:
+    rows = hold(LoweredRows(features.rows, basis, means.dtype), means.device, means.dtype)
+    return Rows(replace(features, rows=rows), weights)

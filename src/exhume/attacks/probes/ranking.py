@@ -1,0 +1,132 @@
+"""Records that somebody has, ranked by how well they fit a head on a frozen extractor, with calibrated scores.
+
+Two statistics say whether a record was trained on, and each fails where the other works:
+
+- the *alignment* of its embedding with the change of the head (`alignment.py`), which needs many weights a training
+  record and is best where training stopped early;
+- the *fit* of the head to it (`head_fit.py`), which decides everything after interpolation and little before.
+
+Each is brought to units of its own spread among non-members, and the larger one is the score. It is calibrated by
+non-members (`calibration.py`), as a whole: choosing the larger one costs nothing in validity.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.probes.alignment import align
+from exhume.attacks.probes.calibration import in_units_of_chance, p_values, q_values
+from exhume.attacks.probes.embedding_span import EmbeddingSpan, embedding_span
+from exhume.attacks.probes.head_fit import head_fit
+from exhume.errors import ExhumeError, UsageError
+from exhume.features.module import ModuleFeatures
+from exhume.features.ridge import RidgeFeatures
+from exhume.observation import Observation
+
+FEWEST_NON_MEMBERS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """A linear head on features that did not move while it was trained.
+
+    `change`: W(T) − W(0), with the bias as the weights of a last feature that is always 1 if there is one (`constant`).
+    `head`: W(T) itself, None if it is not known. `features`: None where only embeddings can be looked at.
+    """
+
+    change: Float[Tensor, "k p"]
+    head: Float[Tensor, "k p"] | None = None
+    features: RidgeFeatures | ModuleFeatures | None = None
+    constant: bool = False
+
+    @classmethod
+    def of(cls, observation: Observation) -> "Probe":
+        features = observation.features
+        source = features.source if isinstance(features, ModuleFeatures) else None
+        whole = isinstance(features, ModuleFeatures) and features.chosen is None
+        constant = source is not None and source.bias and whole
+        return cls(observation.weights, observation.published_head, features, constant)
+
+    def embed(self, rows: Float[Tensor, "m columns"], what: str) -> Float[Tensor, "m p"]:
+        """Embeddings of inputs; rows that are embeddings already are taken as they are."""
+        p = self.change.shape[1]
+        if not torch.isfinite(rows).all():
+            raise ExhumeError(f"expected finite numbers in {what}, found NaN or infinite ones")
+        if self.features is not None and rows.shape[1] == self.features.d:
+            dtype = self.features.dtype if isinstance(self.features, ModuleFeatures) else rows.dtype
+            return self.features(rows.to(dtype)).double()
+        if rows.shape[1] == p:
+            return rows.double()
+        if self.constant and rows.shape[1] == p - 1:
+            return torch.cat([rows.double(), torch.ones(len(rows), 1, dtype=torch.float64)], dim=1)
+        inputs = "" if self.features is None else f"inputs of {self.features.d} numbers or "
+        raise UsageError(
+            f"expected {inputs}embeddings of {p - self.constant} numbers in {what}, found {rows.shape[1]} a record"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """One entry a record, in the order in which they were given."""
+
+    score: Float[Tensor, " m"]
+    p_value: Float[Tensor, " m"] | None
+    """None without non-members: scores then only say which record fits better than another."""
+    q_value: Float[Tensor, " m"] | None
+    alignment: Float[Tensor, " m"]
+    """cos²ψ with the row space of the change, after whitening."""
+    fit: Float[Tensor, " m"] | None
+    """None where W(T), or the loss it was trained with, is not known."""
+    non_member_score: Float[Tensor, " c"]
+    ridge: float
+    span: EmbeddingSpan
+
+    @property
+    def order(self) -> list[int]:
+        """Records from the likeliest training record down."""
+        return [int(index) for index in self.score.argsort(descending=True, stable=True)]
+
+    @property
+    def resolution(self) -> float | None:
+        """The smallest p-value that so many non-members allow."""
+        return 1 / (len(self.non_member_score) + 1) if len(self.non_member_score) else None
+
+
+def rank_records(
+    probe: Probe,
+    records: Float[Tensor, "m columns"],
+    non_members: Float[Tensor, "c others"] | None = None,
+    loss: str | None = None,
+) -> Ranking:
+    """Ranks records, given as inputs of the extractor or as embeddings.
+
+    `non_members` are records of the same kind that were certainly not trained on. `loss`: what the head was trained
+    with; None leaves the fit out.
+    """
+    if len(records) == 0:
+        raise UsageError("expected at least one record to rank, found none")
+    if non_members is not None and len(non_members) < FEWEST_NON_MEMBERS:
+        raise UsageError(f"expected at least {FEWEST_NON_MEMBERS} non-members, found {len(non_members)}")
+    own = probe.embed(records, "the candidates")
+    others = own[:0] if non_members is None else probe.embed(non_members, "the non-members")
+    pool, m = torch.cat([own, others]), len(own)
+    span = embedding_span(probe.change)
+    alignment = align(span, pool)
+    fit = None if probe.head is None or loss is None else head_fit(probe.head, pool, loss)
+    reference = slice(m, None) if len(others) else slice(0, m)
+    score = in_units_of_chance(alignment.score, alignment.score[reference])
+    if fit is not None:
+        score = torch.maximum(score, in_units_of_chance(fit, fit[reference]))
+    p = p_values(score[:m], score[m:]) if len(others) else None
+    return Ranking(
+        score=score[:m],
+        p_value=p,
+        q_value=None if p is None else q_values(p),
+        alignment=alignment.cosine_squared[:m],
+        fit=None if fit is None else fit[:m],
+        non_member_score=score[m:],
+        ridge=alignment.ridge,
+        span=span,
+    )

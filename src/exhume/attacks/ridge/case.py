@@ -1,0 +1,109 @@
+"""Features φ(Vx + b): rows that the attack uses, rows that steer it, rows for the verdict."""
+
+import math
+import os
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.certificate import RowSplit, certify, loss_on, rounding_noise, split_rows
+from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.problem import Problem
+from exhume.attacks.ranks import Ranks
+from exhume.attacks.ridge.admission import check_features
+from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.subspace.parametrisation import LoweredRows, Parametrisation
+from exhume.errors import ExhumeError
+from exhume.features.rows import HeldRows, Rows, hold
+from exhume.observation import Observation
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeCase:
+    """`stands_for` says which samples the candidates of this case are the coordinates of; None: the samples themselves.
+
+    `share` is that of the d dimensions in which a sample may lie.
+    """
+
+    observation: Observation
+    split: RowSplit
+    problem: Problem
+    stands_for: Parametrisation | None = None
+    share: float = 1.0
+    facts: Facts = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, observation: Observation, few_rows: bool, seed: int, held_out: float, means: Means) -> "RidgeCase":
+        """V is held in memory where it fits; where it does not, a method that can do with `few_rows` gets as many.
+
+        Of several ranks each takes its own share of these rows, and has memory for as many.
+        """
+        features, ranks = observation.ridge, means.ranks
+        check_features(features, ranks)
+        split = split_rows(features.p, held_out)
+        room = _rows_that_fit(observation.d, means.dtype, means.memory_bytes, ranks)
+        used = min(split.used, room) if few_rows else split.used
+        features = ranks.share.of(features.part(0, used))
+        if not isinstance(features.rows, HeldRows) and used <= room:
+            features = replace(features, rows=hold(features.rows, means.device, means.dtype))
+        weights = ranks.share.columns(observation.weights[:, :used])
+        loss = SpanLoss(features, weights, means.dtype, means.device, ranks)
+        coarse = loss
+        if means.products != means.dtype:
+            coarse = loss.with_rows(hold(features.rows, means.device, means.products))
+
+        def steering_loss(candidates: Tensor, coefficients: Tensor | None = None) -> float | None:
+            if coefficients is None:
+                coefficients = loss.to(candidates.dtype).fit(candidates).coefficients
+            return loss_on(observation, split.used, split.steering, candidates, coefficients * loss.scale, ranks)
+
+        problem = Problem(
+            loss=loss,
+            coarse=coarse,
+            norm=observation.knowledge.norm or math.sqrt(observation.d),
+            samples=observation.knowledge.samples,
+            seed=seed,
+            steering_loss=steering_loss,
+            rounding=rounding_noise(observation.weights),
+            dtype=means.dtype,
+            device=means.device,
+        )
+        return cls(observation, split, problem)
+
+    def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
+        """On all rows and without any help that the method may have used on the way: the published loss."""
+        loss, split = self.problem.loss, self.split
+        final = loss.to(candidates.dtype).fit(candidates)
+        coefficients = final.coefficients * loss.scale
+        first_unseen = split.used + split.steering
+        unseen = loss_on(self.observation, first_unseen, split.held_out, candidates, coefficients, loss.ranks)
+        certificate = certify(loss, final, unseen, split, self.observation.weights, self.share)
+        return Judgement(final.loss, coefficients, certificate)
+
+    def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
+        """The samples that candidates of this case stand for."""
+        return candidates if self.stands_for is None else self.stands_for.lift(candidates)
+
+
+def seen_through(observation: Observation, parametrisation: Parametrisation, means: Means) -> Observation:
+    """The observation in the coordinates z of x = U z: rows V U, held where they fit, and everything else as it was."""
+    features = observation.ridge
+    if parametrisation.d != observation.d:
+        raise ExhumeError(
+            f"expected a subspace of the d = {observation.d} dimensions of the data, found one of {parametrisation.d}"
+        )
+    rows: Rows = LoweredRows(features.rows, parametrisation, means.dtype)
+    if rows.p <= _rows_that_fit(rows.d, means.dtype, means.memory_bytes, means.ranks):
+        rows = hold(rows, means.device, means.dtype)
+    knowledge = replace(observation.knowledge, norm=observation.knowledge.norm or math.sqrt(observation.d))
+    return Observation(replace(features, rows=rows), observation.weights, knowledge)
+
+
+def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None, ranks: Ranks) -> int:
+    """V may take two thirds of each rank's budget (half of the machine's memory, shared, where none is given)."""
+    if memory_bytes is None:
+        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // ranks.beside
+    room = memory_bytes * 2 // 3 // (d * dtype.itemsize)
+    return ranks.size * round(-ranks.largest(-room))  # shares are equal: the least room counts

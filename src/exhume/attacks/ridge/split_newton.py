@@ -1,0 +1,347 @@
+"""exhume's own attack: grow candidates where the residual points, refine them by Gauss-Newton, and find n on the way.
+
+    grow     add candidates and refine all of them, until the loss is at its floor or nothing is gained
+    regrow   while stuck: drop the cheapest candidates, grow again, keep the result if it is better
+    prune    merge copies, remove what the weights do not need: the number of samples is what remains
+    polish   signs, then Gauss-Newton on the published loss down to the rounding of the weights
+
+Two regimes share this plan. Up to `dense_dim` dimensions the free affine part is eliminated exactly, proposals are
+eigenvectors of the residual's moment, and each refinement step takes a few conjugate-gradient products: this succeeds
+close to the counting limit p = dn. Above, where passes over V are all that counts, candidates start at random, their
+number grows by half, and each step is a split step with momentum: two passes. Between its stages copies and ghosts are
+taken out and signs set right, which makes room for new candidates and refinement fast.
+
+The plan is here; what its phases work with (rows, refinement, proposals, the floor) is in `workbench.py`.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.problem import Problem, State, Step
+from exhume.attacks.ridge.growth import Growth
+from exhume.attacks.ridge.levenberg import Levenberg, Pace
+from exhume.attacks.ridge.pruning import removal_costs, without_copies
+from exhume.attacks.ridge.signs import repair_signs, trimmed
+from exhume.attacks.ridge.span import Fit
+from exhume.attacks.ridge.workbench import Fits, Workbench
+from exhume.errors import UsageError
+
+GROW, REGROW, PRUNE, POLISH, DONE = range(5)
+STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
+MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
+SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
+TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
+
+
+@dataclass(frozen=True)
+class SplitNewton:
+    """Hyperparameters; none of them needs a user's hand."""
+
+    iterations: int = 20_000
+    converged: float = 1e-10  # a loss that counts as the floor of float32 weights
+    dense_dim: int = 256
+    stage_iterations: int = 15
+    pays: float = 3.0  # a stage is repeated, before candidates are added, while the loss falls by this factor (split)
+    growth: float = 0.25  # at most this share of new candidates a stage (dense); 0.5 otherwise
+    capacity: float = 0.75  # m d <= capacity k p
+    rows_a_number: float = 5.0
+    growing_rows_a_number: float = 12.0  # while the residual's moments are looked at (dense)
+    rounds: int = 30
+    attempts: int = 2  # from different starts; the one that predicts the steering weights best is kept
+    exact: bool = False  # polish in float64
+
+    name: ClassVar[str] = "split-newton"
+    needs_samples: ClassVar[bool] = False
+    for_networks: ClassVar[bool] = False
+    few_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:
+        search = _Search(self, problem, resume)
+        for fit in search.run():
+            step = search.step(fit)
+            yield step
+            if step.iteration >= self.iterations and search.phase != DONE:
+                yield replace(step, candidates=self.finish(problem, step.candidates))
+                return
+
+    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+        """Signs, for a search that was stopped before it came to them."""
+        return repair_signs(problem.loss, candidates)
+
+
+class _Search:
+    """One run of the attack, in units after each of which a checkpoint can be taken.
+
+    Everything that outlives a unit is in `_save`; random numbers follow from the unit's number.
+    """
+
+    def __init__(self, method: SplitNewton, problem: Problem, resume: State | None) -> None:
+        self.method, self.problem, self.loss = method, problem, problem.loss
+        self.bench = Workbench(method, problem)
+        limit, told = self.bench.capacity(method.capacity), problem.samples
+        oversampled = limit if told is None else min(limit, max(told + 2, round(1.25 * told)))
+        self.cap = told if told is not None and self.bench.dense else oversampled
+        self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
+        self.attempt, self.kept_loss = 0, math.inf
+        self.growth = Growth(problem.drifts)
+        self.kept = self.candidates = torch.zeros(0, self.loss.features.d, dtype=problem.dtype, device=problem.device)
+        if problem.start is not None:
+            self.candidates = problem.start.to(self.kept)
+            self.growth.paying = True  # what is there is refined before anything is added
+        if resume is not None:
+            self._restore(resume)
+        self.boundary = self._save()
+
+    # --- the plan
+
+    def run(self) -> Iterator[Fit]:
+        units = {GROW: self._grow, REGROW: self._regrow, PRUNE: self._prune, POLISH: self._polish}
+        while self.phase != DONE:
+            self.bench.growing = self.phase in (GROW, REGROW)
+            fit = yield from units[self.phase]()
+            self.candidates = fit.candidates
+            if self.phase == DONE:
+                self._judge_attempt()
+            self.unit += 1
+            self.bench.clear()
+            self.boundary = self._save()
+        yield self.loss.to(self.candidates.dtype).fit(self.candidates)
+
+    def _judge_attempt(self) -> None:
+        """Keeps the better of two attempts, by weights that neither fitted; begins another one where needed."""
+        steering = self.problem.steering_loss(self.candidates)
+        if steering is None:
+            return
+        if steering < self.kept_loss:
+            self.kept, self.kept_loss = self.candidates, steering
+        self.candidates = self.kept
+        self.attempt += 1
+        if self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts:
+            self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, Growth(self.problem.drifts)
+            self.candidates = self.kept[:0].to(self.problem.dtype)
+
+    def _grow(self) -> Fits:
+        """One stage of growth; when nothing is gained by another one, a last refinement."""
+        fit = self.bench.fit(self.candidates) if len(self.candidates) else None
+        if fit is None or self._goes_on(self.growth, fit):
+            return (yield from self._stage(self.growth, fit))
+        explained = self.bench.explained(fit)
+        if not explained and not self.bench.dense and self.growth.kept is not None:
+            fit = self.bench.fit(self.growth.kept)  # the last additions may have fitted noise only
+        widest = self.bench.capacity(0.92)
+        full = len(fit.candidates) >= self.cap and not explained
+        if full and self.cap < widest and self.problem.samples is None:
+            self.cap = widest  # close to the counting limit the usual margin may be too narrow for all samples
+            return fit
+        if not explained:
+            fit = yield from self.bench.refine(fit, 40, stall=15)
+        self.phase = PRUNE if self.bench.explained(fit) or self._at_noise(fit) else REGROW
+        return fit
+
+    def _regrow(self) -> Fits:
+        """Drop the cheapest 15-65 %, grow again, keep what is better; a cap that fails often is raised by one."""
+        loss = self.bench.part(len(self.candidates))
+        best = loss.fit(self.candidates)
+        share = 0.15 + 0.5 * float(torch.rand(1, generator=self._generator()))
+        count = min(max(2, int(share * len(self.candidates))), len(self.candidates) - 1)
+        kept = removal_costs(best, loss).argsort(descending=True)[: len(self.candidates) - count]
+        trial = yield from _watching(best, self._grow_again(self.candidates[kept]))
+        self.rounds += 1
+        better = self.bench.score(trial) < self.bench.score(best)
+        best, self.failures = (trial, 0) if better else (best, self.failures + 1)
+        if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
+            self.cap = min(self.cap + 1, self.bench.capacity(0.95))
+        if self.bench.explained(best) or self._hopeless(best):
+            self.phase = PRUNE
+        return best
+
+    def _prune(self) -> Fits:
+        """Merge copies, then remove the cheapest for as long as the refitted loss stays where it was."""
+        fit = self.bench.fit(self.candidates)
+        if self.problem.coarse is not self.loss:  # coarse products end here
+            fit = yield from self.bench.refine(fit, 60, stall=8)
+        if not self.bench.dense:
+            fit = yield from self._accept_if_as_good(fit, self._needed(fit))
+        kept = without_copies(fit)
+        if not bool(kept.all()):
+            trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
+            if trial.loss <= max(10 * fit.loss, self.method.converged):
+                fit = trial
+        fit = yield from self._remove_cheap(fit)
+        fit = yield from self._remove_needless(fit)
+        told = self.problem.samples
+        while told is not None and len(fit.candidates) > told:  # there are no more samples than that
+            kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:told]
+            fit = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
+        self.phase = POLISH
+        return fit
+
+    def _remove_cheap(self, fit: Fit) -> Fits:
+        """All candidates that cost no more than one that only fits noise would, at once: most cases in one refit."""
+        loss = self.bench.part(len(fit.candidates))
+        kept = removal_costs(fit, loss) > self._negligible(fit)
+        if int(kept.sum()) < self.problem.at_least:
+            return fit
+        return (yield from self._accept_if_as_good(fit, fit.candidates[kept]))
+
+    def _accept_if_as_good(self, fit: Fit, fewer: Float[Tensor, "fewer d"]) -> Fits:
+        if torch.equal(fewer, fit.candidates):
+            return fit
+        trial = yield from _watching(fit, self.bench.refit(fewer))
+        return trial if self._as_good(trial, fit) else fit
+
+    def _remove_needless(self, fit: Fit) -> Fits:
+        """The cheapest, until the two cheapest resist; several at a time where noise hides which ones are needless."""
+        resisted, several = 0, 1 if self.bench.explained(fit) else max(1, len(fit.candidates) // 4)
+        fewest, told = self.problem.at_least, self.problem.samples
+        while len(fit.candidates) > max(fewest, resisted) and resisted < 2 and told != len(fit.candidates):
+            order = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort()
+            keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
+            keep[order[resisted : resisted + min(several, len(order) - fewest)]] = False
+            trial = yield from _watching(fit, self.bench.refit(fit.candidates[keep]))
+            if self._as_good(trial, fit):
+                fit, resisted = trial, 0
+            elif several > 1:
+                several //= 2
+            else:
+                resisted += 1
+        return fit
+
+    def _polish(self) -> Fits:
+        """Signs, then the published loss (no affine part) down to the floor."""
+        loss = self.bench.rows_for(len(self.candidates), self.method.rows_a_number)
+        candidates = repair_signs(loss, self.candidates)
+        if self.method.exact:
+            loss, candidates = loss.to(torch.float64), candidates.double()
+        rule = Levenberg(40 if self.bench.small else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
+        fit = loss.fit(candidates)
+        for refined in rule.refine(loss, fit, self.problem.norm, 40):
+            fit = refined
+            self.bench.iteration += 1
+            yield fit
+        self.phase = DONE
+        return fit
+
+    # --- its parts
+
+    def _goes_on(self, growth: Growth, fit: Fit) -> bool:
+        return growth.goes_on(len(fit.candidates), self.cap) and not self.bench.explained(fit)
+
+    def _stage(self, growth: Growth, fit: Fit | None) -> Fits:
+        """Adds candidates and refines all of them; a stage that pays is repeated before more are added."""
+        if fit is None or not growth.paying:
+            new = self._propose(fit)
+            fit = self.bench.fit(new if fit is None else torch.cat([fit.candidates, new]))
+            growth.added, growth.pace = len(new), Pace()
+        else:
+            growth.added = 0
+        before = fit.loss
+        stall = 8 if self.bench.dense else 6
+        fit = yield from self.bench.refine(fit, self.method.stage_iterations, stall, growth.pace)
+        growth.paying = not self.bench.dense and fit.loss < before / self.method.pays
+        growth.judge(self.bench.score(fit), fit.candidates)
+        return self._trim(growth, fit)
+
+    def _trim(self, growth: Growth, fit: Fit) -> Fit:
+        """New candidates for copies and ghosts on the way: refinement is slow while these hide wrong signs (split)."""
+        if self.bench.dense or fit.loss >= growth.trim_below or self.bench.explained(fit):
+            return fit
+        growth.trim_below = fit.loss  # again only when it has fallen further
+        kept = self._needed(fit)
+        if torch.equal(kept, fit.candidates):
+            return fit
+        growth.pace.velocity = None
+        if fit.loss > SETTLED:
+            fresh = self.bench.random_start(len(fit.candidates) - len(kept), self._generator(self.bench.iteration))
+            kept = torch.cat([kept, fresh])
+        return self.bench.fit(kept)
+
+    def _needed(self, fit: Fit) -> Float[Tensor, "fewer d"]:
+        kept = trimmed(self.bench.part(len(fit.candidates)), fit, self._negligible(fit))
+        return kept if len(kept) >= self.problem.at_least else fit.candidates
+
+    def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
+        generator = self._generator(0 if fit is None else len(fit.candidates))
+        if fit is None and self.attempt and self.bench.dense:  # another start than the eigenvectors of the first
+            return self.bench.random_start(max(1, self.cap // 4), generator)
+        return self.bench.propose(fit, self.cap, generator)
+
+    def _grow_again(self, candidates: Float[Tensor, "m d"]) -> Fits:
+        fit, growth = self.bench.fit(candidates), Growth(self.problem.drifts)
+        while self._goes_on(growth, fit):
+            fit = yield from self._stage(growth, fit)
+        if not self.bench.dense and growth.kept is not None:
+            fit = self.bench.fit(growth.kept)
+        return (yield from self.bench.refine(fit, 40, stall=15))
+
+    def _hopeless(self, best: Fit) -> bool:
+        """Enough rounds; fewer where the residual has no structure left, as with noise on the weights."""
+        if self.rounds >= self.method.rounds:
+            return True
+        return self.failures >= (2 if self._at_noise(best) else 6) and not self.bench.structured(best)
+
+    def _negligible(self, fit: Fit) -> float:
+        """By how much L may rise when a candidate goes that only fits noise."""
+        loss = self.bench.part(len(fit.candidates))
+        return max(10 * fit.loss * min(1.0, loss.features.d / loss.equations), 10 * self.method.converged)
+
+    def _as_good(self, trial: Fit, fit: Fit) -> bool:
+        tolerated = TOLERATED_DRIFTING if self.problem.drifts else TOLERATED
+        return self.bench.score(trial) <= max(tolerated * self.bench.score(fit), 10 * self.method.converged)
+
+    def _at_noise(self, fit: Fit) -> bool:
+        """Whether unseen weights are explained so well that what is left may be noise (features that drifted)."""
+        if self.bench.dense and (not self.problem.drifts or self.bench.structured(fit)):
+            return False
+        return self.bench.score(fit) < MOSTLY_EXPLAINED
+
+    def _generator(self, m: int = 0) -> torch.Generator:
+        return self.problem.generator(self.unit * 100_003 + m)
+
+    # --- what others see
+
+    def step(self, fit: Fit) -> Step:
+        notes: dict[str, float] = {"candidates": len(fit.candidates), "phase": self.phase}
+        # while a second attempt is under way, the first one is what an interruption should keep
+        candidates = self.kept if self.attempt and self.phase != DONE else fit.candidates
+        return Step(self.bench.iteration, candidates, fit.loss, self.boundary, notes)
+
+    def _save(self) -> State:
+        tensors = {"candidates": self.candidates, "kept": self.kept, **self.growth.tensors()}
+        numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
+        kept_loss = -1.0 if math.isinf(self.kept_loss) else self.kept_loss  # JSON has no infinity
+        others = {"iteration": self.bench.iteration, "passes": self.loss.passes, "kept_loss": kept_loss}
+        return State(tensors, {**numbers, **self.growth.numbers(), **others})
+
+    def _restore(self, state: State) -> None:
+        self.candidates = state.tensors["candidates"].to(self.problem.device)
+        self.kept = state.tensors["kept"].to(self.problem.device)
+        self.kept_loss = math.inf if state.numbers["kept_loss"] < 0 else state.numbers["kept_loss"]
+        self.growth = Growth.restored(state.numbers, state.tensors, self.problem.drifts)
+        self.loss.counter.total = state.numbers["passes"]
+        self.bench.iteration = int(state.numbers["iteration"])
+        for name in _COUNTERS:
+            setattr(self, name, int(state.numbers[name]))
+
+
+_COUNTERS = ("phase", "unit", "rounds", "failures", "cap", "attempt")
+
+
+def _watching(best: Fit, trial: Fits) -> Fits:
+    """Runs a trial while showing the best so far: what an interruption keeps is never a half-done trial."""
+    while True:
+        try:
+            next(trial)
+        except StopIteration as end:
+            return end.value
+        yield best

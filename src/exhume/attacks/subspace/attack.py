@@ -1,0 +1,171 @@
+"""The attack on data that lie in a subspace: any method, on candidates x = U z.
+
+Where U comes from:
+
+    first-layer   the change of the first layer's weights, whose row space is the span of the data (`first_layer.py`)
+    moments       the moments of the weights, where the first layer never moved (`moments.py`)
+    given         somebody who knows
+
+From a first layer the span is exact, and both ends of training are known: features halfway between them are used, and a
+second stage lets them move along their own change (`drift.py`). A span from moments is found in part only: there the
+second stage is the whole space.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.judgement import Means
+from exhume.attacks.problem import Method, State, Step
+from exhume.attacks.ridge.case import RidgeCase, seen_through
+from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.staged import StagedCase, StagedProblem, staged_steps
+from exhume.attacks.subspace.drift import DriftCoordinates, drifted_rows
+from exhume.attacks.subspace.first_layer import FirstLayer, first_layer_subspace
+from exhume.attacks.subspace.moments import moment_subspace
+from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.errors import ExhumeError, UsageError
+from exhume.features.mixed_rows import MixedRows
+from exhume.features.rows import HeldRows
+from exhume.observation import Observation
+
+Source = Literal["first-layer", "moments", "given"]
+START_ITERATIONS = 60
+DIRECTIONS = 0.5  # of moments, for each sample that the weights could hold: twice the samples at p = 4dn
+
+
+@dataclass(frozen=True)
+class SubspaceAttack:
+    """`inner` does the work, in the coordinates of the subspace.
+
+    Where the first layer shows no subspace, `insist` refuses; otherwise the whole space is attacked, and it is said so.
+    """
+
+    source: Source
+    inner: Method = field(default_factory=SplitNewton)
+    insist: bool = True
+
+    name: ClassVar[str] = "subspace"
+    for_networks: ClassVar[bool] = False
+
+    @property
+    def iterations(self) -> int:
+        return self.inner.iterations
+
+    @property
+    def few_rows(self) -> bool:
+        return self.inner.few_rows
+
+    @property
+    def needs_samples(self) -> bool:
+        return self.inner.needs_samples
+
+    def steps(self, problem: StagedProblem, resume: State | None = None) -> Iterator[Step]:
+        first = self.inner
+        if self.source == "moments" and isinstance(first, SplitNewton):  # a start is wanted there, no more
+            first = replace(first, iterations=START_ITERATIONS, rounds=0, attempts=1)
+        return staged_steps((first, *[self.inner] * (len(problem.cases) - 1)), problem, resume)
+
+    def finish(self, problem: StagedProblem, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
+        return self.inner.finish(problem.cases[-1].problem, candidates)
+
+
+def open_subspace(
+    observation: Observation, method: SubspaceAttack, seed: int, held_out: float, means: Means
+) -> StagedCase:
+    """The problems of the attack's stages, and what is known of the subspace."""
+    opening = _Opening(observation, method, seed, held_out, means)
+    match method.source:
+        case "given":
+            return opening.given()
+        case "first-layer":
+            return opening.first_layer()
+        case "moments":
+            return opening.moments()
+
+
+@dataclass(frozen=True, eq=False)
+class _Opening:
+    observation: Observation
+    method: SubspaceAttack
+    seed: int
+    held_out: float
+    means: Means
+
+    def given(self) -> StagedCase:
+        columns = self.observation.subspace
+        if columns is None:
+            raise UsageError("expected a subspace that the data are known to lie in, found none; give --subspace FILE")
+        subspace = Subspace.spanned_by(columns)
+        told = f"given subspace: {subspace.r} of {subspace.d} dimensions"
+        return self._staged(told, subspace.r, self._inside(self.observation, subspace))
+
+    def first_layer(self) -> StagedCase:
+        observation, initial = self.observation, self.observation.initial_rows
+        if initial is None:
+            raise UsageError(
+                "expected an observation that knows the initial first layer, found none; train with "
+                "--knows-first-layer, or give --subspace moments or FILE"
+            )
+        shown = observation.ridge.rows
+        trained = MixedRows(shown, 2.0, initial, -1.0) if observation.knowledge.initial_body else shown
+        layer = first_layer_subspace(trained, initial)
+        if not layer.exact:
+            return self._without_subspace(layer)
+        # weight decay forgets the way: near its end the weights belong to the trained features
+        used = MixedRows(trained, 0.5, initial, 0.5) if layer.scale == 1 else trained
+        features = replace(observation.ridge, rows=used)
+        inside = self._inside(replace(observation, features=features), layer.subspace)
+        cases = [_with_drift(inside, layer.rank)]
+        rows = inside.observation.ridge.rows
+        if isinstance(self.method.inner, SplitNewton) and isinstance(rows, HeldRows):
+            moving = drifted_rows(rows, MixedRows(trained, 1.0, initial, -layer.scale), layer.subspace)
+            cases.append(_with_drift(self._drifting(inside, moving, layer.subspace), layer.rank))
+        return self._staged(layer.describe(), layer.rank, *cases)
+
+    def moments(self) -> StagedCase:
+        if not isinstance(self.method.inner, SplitNewton):
+            raise UsageError(
+                f"expected --method split-newton with a subspace from moments, found {self.method.inner.name}, which "
+                "cannot go on in the whole space from what was found"
+            )
+        whole = self._open(self.observation)
+        loss, told = whole.problem.loss, self.observation.knowledge.samples
+        wanted = DIRECTIONS * loss.equations / loss.features.d if told is None else 2 * told
+        subspace = moment_subspace(loss, min(loss.features.d, math.ceil(wanted) + 8), whole.problem.generator())
+        inside = _with_drift(self._inside(self.observation, subspace), 1)
+        note = f"moments: {subspace.r} of {subspace.d} dimensions, released to all of them after"
+        return self._staged(note, subspace.r, inside, whole)
+
+    def _without_subspace(self, layer: FirstLayer) -> StagedCase:
+        if self.method.insist:
+            raise ExhumeError(
+                f"expected a first layer whose change has low rank, found a largest gap of only {layer.gap:.2g} in its "
+                "spectrum, as after Adam or from other initial weights; attack the whole space with "
+                "--method split-newton"
+            )
+        return self._staged(layer.describe(), None, self._open(self.observation))
+
+    def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
+        case = self._open(seen_through(observation, subspace, self.means))
+        return replace(case, stands_for=subspace, share=subspace.r / subspace.d)
+
+    def _drifting(self, inside: RidgeCase, rows: HeldRows, subspace: Subspace) -> RidgeCase:
+        features = replace(inside.observation.ridge, rows=rows)
+        case = self._open(replace(inside.observation, features=features))
+        return replace(case, stands_for=DriftCoordinates(subspace), share=inside.share)
+
+    def _open(self, observation: Observation) -> RidgeCase:
+        return RidgeCase.open(observation, self.method.few_rows, self.seed, self.held_out, self.means)
+
+    def _staged(self, note: str, rank: int | None, *cases: RidgeCase) -> StagedCase:
+        optional = self.method.source != "moments"
+        return StagedCase(StagedProblem(cases, optional), {"subspace": note, "subspace_rank": rank})
+
+
+def _with_drift(case: RidgeCase, at_least: int) -> RidgeCase:
+    return replace(case, problem=replace(case.problem, drifts=True, at_least=at_least))

@@ -1,0 +1,43 @@
+"""A subspace that somebody knows, in a safetensors file: one matrix, its columns (or rows) a basis."""
+
+from pathlib import Path
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.errors import ExhumeError
+
+
+def read_subspace(path: Path, d: int) -> Float[Tensor, "d r"]:
+    """An orthonormal basis of the span in the file: d × r, or r × d with r < d."""
+    tensor = _only_matrix(path)
+    rows, columns = tensor.shape
+    if d not in (rows, columns) or max(rows, columns) != d or min(rows, columns) < 1:
+        raise ExhumeError(
+            f"expected a basis of at most d = {d} vectors of {d} numbers each in {path}, found shape {[rows, columns]}"
+        )
+    try:
+        return Subspace.spanned_by(tensor if rows == d else tensor.T).basis
+    except ExhumeError as problem:
+        raise ExhumeError(f"{problem} (in {path})") from problem
+
+
+def _only_matrix(path: Path) -> Float[Tensor, "rows columns"]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise ExhumeError(f"expected first-layer, moments or a safetensors file as the subspace, found no file {path}")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+    if len(tensors) != 1:
+        found = ", ".join(sorted(tensors)[:5]) or "none"
+        raise ExhumeError(f"expected one matrix, the basis of a subspace, in {path}, found {found}")
+    tensor = next(iter(tensors.values()))
+    if tensor.ndim != 2 or not tensor.is_floating_point():
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise ExhumeError(f"expected a floating-point matrix in {path}, found {kind} of shape {list(tensor.shape)}")
+    return tensor

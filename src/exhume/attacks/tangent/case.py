@@ -1,0 +1,166 @@
+"""Every weight of a two-layer network as an equation: what the attacks on all layers are given, and their verdict.
+
+Rows of the first layer are held out as a whole: a row is d equations that share its error signals. A unit that
+switched during training for some sample leaves a large residual in its row and none in the others: the loss on held-out
+rows may be that of a few of them, which is no evidence that candidates are spurious.
+
+A first layer that grew from next to nothing (kkt) has units that point nearly the same way. Held-out rows are then near
+copies of rows that were fitted and would certify themselves: wrong candidates were seen with a confidence above 1/2. So
+no candidate of that attack is trusted; which ones are right shows in what independent runs agree on (`agreement.py`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from exhume import seeds
+from exhume.attacks.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.modules.coordinates import Coordinates
+from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.attacks.tangent.span import TangentSpanLoss
+from exhume.attacks.tangent.span_coordinates import SpanCoordinates
+from exhume.attacks.tangent.view import TangentView, look
+from exhume.attacks.tangent.whole_network import whole_network
+from exhume.errors import UsageError
+from exhume.observation import Observation
+from exhume.reconstruction import Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class TangentProblem:
+    """The loss on the weights that the attack may use, in the coordinates of its candidates.
+
+    `samples`: as told, or the rank that the first layer shows; None where neither is there. `steering_loss` is that of
+    rows of the first layer that are neither fitted nor those of the verdict.
+    """
+
+    loss: TangentSpanLoss
+    coordinates: Coordinates | SpanCoordinates
+    samples: int | None
+    seed: int
+    steering_loss: Callable[[Tensor], float | None]
+
+    def generator(self, stream: int) -> torch.Generator:
+        return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + stream, "start"))
+
+
+@dataclass(frozen=True, eq=False)
+class UnitSplit:
+    """Rows of the first layer: the attack's, those that steer it, those of the verdict."""
+
+    used: Int[Tensor, " u"]
+    steering: Int[Tensor, " s"]
+    held_out: Int[Tensor, " v"]
+
+
+@dataclass(frozen=True, eq=False)
+class TangentCase:
+    observation: Observation
+    problem: TangentProblem
+    unseen: TangentSpanLoss | None
+    split: UnitSplit
+    subspace: Subspace | None
+    condensed: bool = False
+    """Whether rows of the first layer may be copies of each other, so that held-out ones prove nothing."""
+    facts: Facts = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls, observation: Observation, view: TangentView, seed: int, held_out: float, means: Means
+    ) -> "TangentCase":
+        if means.products != means.dtype or means.ranks.size > 1:
+            raise UsageError(
+                "expected one process and no --products with an attack on all layers, found others; leave them out"
+            )
+        whole = whole_network(observation)
+        split = split_units(len(whole.first), held_out, seed)
+        norm = observation.knowledge.norm or observation.d**0.5
+        seen = look(whole, view, split.used, norm)
+        used = TangentSpanLoss(seen.network, seen.targets, split.used, view.rule)
+        steering = _on_rows(used, split.steering)
+
+        def steering_loss(candidates: Tensor) -> float | None:
+            return (
+                None if steering is None else steering.predict_loss(candidates, used.of_outputs(used.fit(candidates)))
+            )
+
+        rank = None if seen.subspace is None else seen.subspace.r
+        problem = TangentProblem(
+            loss=used,
+            coordinates=_coordinates(observation, view, seen.subspace, norm, whole.first),
+            samples=observation.knowledge.samples or rank,
+            seed=seed,
+            steering_loss=steering_loss,
+        )
+        facts = {"subspace": seen.told, "subspace_rank": rank}
+        unseen, condensed = _on_rows(used, split.held_out), view.weights_themselves
+        return cls(observation, problem, unseen, split, seen.subspace, condensed, facts)
+
+    def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
+        found = candidates if self.subspace is None else self.subspace.lift(candidates)
+        return found.to(self.observation.weights.dtype)
+
+    def judge(self, candidates: Float[Tensor, "m c"]) -> Judgement:
+        loss = self.problem.loss
+        final = loss.fit(candidates)
+        coefficients = loss.of_outputs(final)
+        if self.unseen is None:
+            return Judgement(final.loss, coefficients, unjudged(len(candidates)))
+        unseen = self.unseen.predict_loss(candidates, coefficients)
+        # a candidate that moves by dx moves the first layer's rows by (its combined error signals) dxᵀ
+        errors = final.gradients.combined(final.coefficients, loss.units)
+        m, c = candidates.shape
+        curvature = errors @ errors.T * (loss.equations / loss.energy) / (c / self.observation.d)
+        taken = m * (c - 1 + final.coefficients.shape[1]) / loss.equations
+        left = Unexplained(max(final.loss, 0.0), max(unseen, 0.0), self.unseen.equations, taken)
+        rows = len(self.split.held_out)
+        certificate = verdict(curvature, loss.removal_costs(final), left, rows, self.observation.weights)
+        if self.condensed:
+            certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED, confidence=(0.0,) * m)
+        if certificate.outcome is Outcome.SPURIOUS and self._by_few_rows(candidates, coefficients, 4 * final.loss):
+            certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED)
+        return Judgement(final.loss, coefficients, certificate)
+
+    def _by_few_rows(self, candidates: Float[Tensor, "m c"], coefficients: Float[Tensor, "m k"], bound: float) -> bool:
+        """Whether the unseen loss, less two standard errors between rows, is below the bound."""
+        loss, rows = self.unseen, self.split.held_out
+        assert loss is not None
+        assert loss.targets[0] is not None
+        errors = loss.network.gradients(candidates).combined(coefficients, rows)
+        left = (loss.targets[0][rows] - errors.T @ candidates).square().sum(dim=1) / loss.energy
+        spread = float(left.std()) * len(left) ** 0.5 if len(left) > 1 else torch.inf
+        return float(left.sum()) - 2 * spread < bound
+
+
+def split_units(h: int, fraction: float, seed: int) -> UnitSplit:
+    """Random rows: half of the share for steering, half for the verdict; none where there are too few."""
+    if not 0 <= fraction < 1:
+        raise UsageError(f"expected a held-out fraction from 0 to below 1, found {fraction}")
+    count = min(max(2, round(fraction * h)), h - 1) if fraction > 0 and h > 2 else 0
+    order = torch.randperm(h, generator=seeds.generator(seed, "held-out"))
+    kept, rest = order[:count], order[count:].sort().values
+    return UnitSplit(rest, kept[: count // 2], kept[count // 2 :])
+
+
+def _on_rows(used: TangentSpanLoss, rows: Int[Tensor, " u"]) -> TangentSpanLoss | None:
+    """The loss on other rows of the first layer, and on nothing else."""
+    first = used.targets[0]
+    if first is None or not len(rows) or not torch.any(first[rows]):
+        return None
+    others = (None,) * (len(used.targets) - 1)
+    return TangentSpanLoss(used.network, (first, *others), rows, counter=used.counter)
+
+
+def _coordinates(
+    observation: Observation, view: TangentView, subspace: Subspace | None, norm: float, like: Tensor
+) -> Coordinates | SpanCoordinates:
+    shape = observation.image_shape if view.smoothness else None
+    if subspace is None:
+        return Coordinates.plain(norm) if shape is None else Coordinates.smooth(norm, shape, view.smoothness, like)
+    if shape is None:
+        return SpanCoordinates.plain(norm, subspace.r, like)
+    return SpanCoordinates.smooth(norm, subspace, shape, view.smoothness)

@@ -1,0 +1,95 @@
+"""Two ways to look at all weights of a two-layer network as combinations of gradients.
+
+    ntk    the change of both layers, explained by gradients halfway between both ends of training, or at the trained
+           weights, as published
+    kkt    the first layer itself, which grew from next to nothing; at the end of training, where a classifier has
+           nearly its largest margin or weight decay holds the weights, it is a combination of the gradients there
+
+Where the target of the first layer shows a gap in its spectrum, its row space is the span of the data, and the network
+is looked at as a function of coordinates there.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from exhume.attacks.subspace.first_layer import GAP, first_layer_subspace, gaps
+from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.attacks.tangent.span import Rule, Targets
+from exhume.attacks.tangent.whole_network import WholeNetwork
+from exhume.errors import UsageError
+from exhume.features.layered import LayeredNetwork
+from exhume.features.rows import HeldRows
+
+
+@dataclass(frozen=True)
+class TangentView:
+    """`weights_themselves`: the target is not a change (kkt). `halfway`: where the gradients of ntk are taken.
+
+    `span`: search in the row space of the first layer's target where it has a gap. `smoothness` is that of the
+    coordinates, `rule` that of the coefficients.
+    """
+
+    weights_themselves: bool
+    halfway: bool = True
+    span: bool = True
+    smoothness: float = 1.0
+    rule: Rule = "free"
+
+
+@dataclass(frozen=True, eq=False)
+class TangentProspect:
+    """A network, a target for each of its layers, and the subspace whose coordinates both are in (None: all of R^d)."""
+
+    network: LayeredNetwork
+    targets: Targets
+    subspace: Subspace | None
+    told: str | None
+    """What the first layer says of the span of the data."""
+
+
+def look(whole: WholeNetwork, view: TangentView, used: Int[Tensor, " u"], norm: float) -> TangentProspect:
+    """`used` are the rows of the first layer that may be looked at; `norm` is that of the inputs."""
+    prospect = (
+        _look_at_weights(whole, used, norm) if view.weights_themselves else _look_at_change(whole, view, used, norm)
+    )
+    subspace = prospect.subspace
+    if subspace is None or not view.span:
+        return TangentProspect(prospect.network, prospect.targets, None, prospect.told)
+    basis = subspace.basis
+    first, *others = prospect.targets
+    assert first is not None, "the first layer is always looked at"
+    return TangentProspect(prospect.network.seen_through(basis), (first @ basis, *others), subspace, prospect.told)
+
+
+def _look_at_change(whole: WholeNetwork, view: TangentView, used: Int[Tensor, " u"], norm: float) -> TangentProspect:
+    initial, head_change = whole.initial_first, whole.head_change
+    if initial is None or head_change is None:
+        missing = "first layer" if initial is None else "head"
+        raise UsageError(
+            f"expected the weights before training, found none of the {missing}; train with --knows-first-layer and a "
+            "known head"
+        )
+    layer = first_layer_subspace(HeldRows(whole.first[used]), HeldRows(initial[used]))
+    change = whole.first - layer.scale * initial
+    back = 0.5 if view.halfway else 0.0
+    weights = (whole.first - back * change, whole.head - back * head_change)
+    network = LayeredNetwork.measured(weights, whole.activation, norm)
+    subspace = layer.subspace if layer.exact else None
+    return TangentProspect(network, (change, head_change), subspace, layer.describe())
+
+
+def _look_at_weights(whole: WholeNetwork, used: Int[Tensor, " u"], norm: float) -> TangentProspect:
+    network = LayeredNetwork.measured((whole.first, whole.head), whole.activation, norm)
+    subspace = row_space(whole.first[used])
+    told = None if subspace is None else f"first layer: spans {subspace.r} dimensions"
+    return TangentProspect(network, (whole.first, None), subspace, told)
+
+
+def row_space(rows: Float[Tensor, "u d"]) -> Subspace | None:
+    """The directions above the last gap in the spectrum; None where there is no gap."""
+    _, values, directions = torch.linalg.svd(rows, full_matrices=False)
+    wide = (gaps(values) >= GAP).nonzero()[:, 0]
+    return Subspace(directions[: int(wide[-1]) + 1].T.contiguous()) if len(wide) else None
