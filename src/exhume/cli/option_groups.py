@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -160,21 +160,6 @@ class PrivacyOptions:
 
     def fields(self) -> "Privacy | None":
         """None where no privacy is asked for."""
-        from exhume.errors import UsageError
         from exhume.victims.privacy import Privacy
 
-        given = {
-            "epsilon": self.epsilon,
-            "noise": self.noise_multiplier,
-            "clip": self.clip,
-            "delta": self.delta,
-            "steps": self.private_steps,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        if self.epsilon is None and self.noise_multiplier is None:
-            if given:
-                raise UsageError(
-                    "expected --epsilon or --noise-multiplier with --clip, --delta and --private-steps, found neither"
-                )
-            return None
-        return Privacy.parse(**given)
+        return Privacy.asked(**asdict(self))

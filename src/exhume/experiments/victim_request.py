@@ -78,21 +78,13 @@ class PrivateRequest(VictimRequest):
     private_steps: int | None = None
 
     def privacy(self) -> Privacy | None:
-        given = {
-            "epsilon": self.epsilon,
-            "noise": self.noise_multiplier,
-            "clip": self.clip,
-            "delta": self.delta,
-            "steps": self.private_steps,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
-        if self.epsilon is None and self.noise_multiplier is None:
-            if given:
-                raise UsageError(
-                    "expected epsilon or noise_multiplier with clip, delta and private_steps, found neither"
-                )
-            return None
-        return Privacy.parse(**given)
+        return Privacy.asked(
+            epsilon=self.epsilon,
+            noise_multiplier=self.noise_multiplier,
+            clip=self.clip,
+            delta=self.delta,
+            private_steps=self.private_steps,
+        )
 
 
 class RandomFeaturesRequest(PrivateRequest):

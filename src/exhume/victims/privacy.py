@@ -39,6 +39,27 @@ class Privacy(BaseModel):
     def parse(cls, **fields: object) -> "Privacy":
         return parse_fields(cls, **fields)
 
+    @classmethod
+    def asked(
+        cls,
+        *,
+        epsilon: float | None,
+        noise_multiplier: float | None,
+        clip: float | None,
+        delta: float | None,
+        private_steps: int | None,
+    ) -> "Privacy | None":
+        """What a command line or a sweep asks for; None where that is no privacy at all."""
+        fields = {"epsilon": epsilon, "noise": noise_multiplier, "clip": clip, "delta": delta, "steps": private_steps}
+        given = {name: value for name, value in fields.items() if value is not None}
+        if epsilon is not None or noise_multiplier is not None:
+            return cls.parse(**given)
+        if given:
+            raise UsageError(
+                "expected --epsilon or --noise-multiplier with --clip, --delta and --private-steps, found neither"
+            )
+        return None
+
     @model_validator(mode="after")
     def _one_of_two(self) -> "Privacy":
         if (self.epsilon is None) == (self.noise is None):
