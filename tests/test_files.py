@@ -35,9 +35,8 @@ def test_replacing_leaves_the_old_file_and_no_temporary_one_after_a_failure(
     target.write_text("old")
 
     def write_and_fail() -> None:
-        with replacing(target) as temporary:
+        with replacing(target, folder) as temporary:
             if folder:
-                temporary.mkdir()
                 (temporary / "half").write_text("new")
             else:
                 temporary.write_text("new")
@@ -50,8 +49,7 @@ def test_replacing_leaves_the_old_file_and_no_temporary_one_after_a_failure(
 
 
 def test_replacing_makes_a_whole_folder_appear_at_once(tmp_path: Path) -> None:
-    with replacing(tmp_path / "run") as folder:
-        folder.mkdir()
+    with replacing(tmp_path / "run", folder=True) as folder:
         (folder / "a").write_text("1")
         assert not (tmp_path / "run").exists()
     assert (tmp_path / "run" / "a").read_text() == "1"

@@ -43,6 +43,13 @@ def test_a_fit_as_good_as_that_of_the_true_records_counts_as_complete(loss: floa
     assert decide(found).verdict is verdict
 
 
+@pytest.mark.parametrize(("loss", "verdict"), [(0.009, Verdict.NOT_RECOVERED), (0.2, Verdict.INCONCLUSIVE)])
+def test_an_attack_that_unseen_weights_refute_but_that_fitted_little_is_inconclusive(
+    loss: float, verdict: Verdict
+) -> None:
+    assert decide(Findings(Outcome.SPURIOUS, loss=loss)).verdict is verdict
+
+
 def test_candidates_that_are_certified_but_none_of_the_records_are_inconclusive() -> None:
     for outcome in (Outcome.RECOVERED, Outcome.PARTIAL):
         assert decide(Findings(outcome, samples=5, recovered=0)).ground is Ground.CONTRADICTION

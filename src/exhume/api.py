@@ -13,6 +13,8 @@ from exhume.activations import activation as named_activation
 from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
+from exhume.attacks.ranks import ALONE
+from exhume.attacks.ridge.room import require_room
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
@@ -58,6 +60,7 @@ def reconstruct(
     chosen = choose_method(method, network=network, known=known)
     limits = Limits(budget_seconds, memory_bytes)
     told = tell(observation, chosen, samples)
+    require_room(told, chosen, memory_bytes, torch.float32, ALONE)
     return run_attack(told, chosen, seed=seed, limits=limits, watch=watch).reconstruction
 
 

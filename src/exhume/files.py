@@ -5,10 +5,8 @@ of file, the version of its layout, and what belongs to the kind. Nothing here e
 """
 
 import json
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,33 +14,37 @@ from typing import Any
 from torch import Tensor, contiguous_format
 
 from exhume.errors import ExhumeError
+from exhume.leftovers import Claim, remove_leftovers
+from exhume.strict_json import parse_json
 
 SCHEMA = 1
 _METADATA_KEY = "exhume"
+PRIVATE_KINDS = ("truth", "known-samples", "reconstruction", "snapshots", "checkpoint", "embedding-span")
+"""Training data, or what was made of it: for nobody but the owner to read, whatever the umask."""
+_OWNER_ONLY = 0o600
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Hands out a temporary name beside `path`; renames it to `path` on success and removes it on any failure.
+def replacing(path: Path, folder: bool = False) -> Iterator[Path]:
+    """Hands out a temporary file (or `folder`) beside `path`; renames it to `path` on success, else removes it.
 
-    Works for a file and for a folder: the body creates one or the other. The parent folder must exist or be creatable.
+    The parent folder must exist or be creatable. What killed processes left in it is removed on the way.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    claim = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        temporary.replace(path)
+        remove_leftovers(path.parent)
+        claim = Claim.beside(path, folder)
+        yield claim.path
+        claim.path.replace(path)
     except OSError as problem:
         raise ExhumeError(
             f"expected a writable place for {path}, found: {problem.strerror or problem}; "
             "free some space, change its permissions or choose another folder"
         ) from problem
     finally:
-        with suppress(OSError):  # a name that cannot exist (below a file, too long) has left nothing to remove
-            if temporary.is_dir():
-                shutil.rmtree(temporary, ignore_errors=True)
-            else:
-                temporary.unlink()
+        if claim is not None:
+            claim.release()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -56,7 +58,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_bytes())
     except OSError as problem:
         raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:
@@ -64,6 +66,15 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ExhumeError(f"expected a JSON object in {path}, found {type(value).__name__}")
     return value
+
+
+def check_schema(content: Mapping[str, Any], path: Path) -> None:
+    """Refuses a file of a layout that this version does not know. Files without a number are of the first layout."""
+    found = content.get("schema", 1)
+    if type(found) is not int or not 1 <= found <= SCHEMA:
+        raise ExhumeError(
+            f"expected schema {SCHEMA} in {path}, found {str(found)[:40]!r}; use the exhume version that wrote it"
+        )
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,9 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], meta: Ma
     own = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
+            mode = temporary.stat().st_mode  # as the umask has it; safetensors makes a file of its own in its place
             save_file(own, temporary, metadata={_METADATA_KEY: header})
+            temporary.chmod(_OWNER_ONLY if kind in PRIVATE_KINDS else mode)
         except SafetensorError as problem:  # how safetensors reports a full disk or a folder that is gone
             raise OSError(0, str(problem)) from problem
 
@@ -96,7 +109,7 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
         raise ExhumeError(f"expected the {kind} file {path}, found no such file")
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get(_METADATA_KEY, "null"))
+            header = parse_json((file.metadata() or {}).get(_METADATA_KEY, "null"))
             # copies, because matrix products round differently where memory is not aligned as torch's own is
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as problem:
@@ -104,10 +117,7 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     if not isinstance(header, dict) or header.get("kind") != kind:
         found = repr(header.get("kind")) if isinstance(header, dict) else "a file that exhume did not write"
         raise ExhumeError(f"expected {path} to hold a {kind}, found {found}")
-    if header.get("schema") != SCHEMA:
-        raise ExhumeError(
-            f"expected schema {SCHEMA} in {path}, found {header.get('schema')!r}; use the exhume version that wrote it"
-        )
+    check_schema(header, path)
     return TensorFile(tensors, header)
 
 

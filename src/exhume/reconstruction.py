@@ -1,5 +1,6 @@
 """All that an attack returns: candidates, coefficients, an outcome with advice, losses and counts."""
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -128,9 +129,27 @@ def load_reconstruction(path: Path) -> Reconstruction:
         )
         candidates, coefficients = file.tensors["candidates"], file.tensors["coefficients"]
         _check_tensors(candidates, coefficients, path)
+        _check_numbers(meta, verdict, len(candidates))
         return Reconstruction(candidates=candidates, coefficients=coefficients, certificate=verdict, **meta)
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise ExhumeError(f"expected a complete reconstruction in {path}, found it damaged at {problem}") from problem
+
+
+def _check_numbers(meta: dict[str, Any], verdict: Certificate, m: int) -> None:
+    """Raises TypeError for what a reader would stumble over later."""
+    numbers = {name: meta[name] for name in ("loss", "passes", "seconds", "peak_memory_mb")}
+    whole = {name: meta[name] for name in ("iterations", "seed")} | {"held_out_rows": verdict.held_out_rows}
+    parts = {name: meta.get(name, {}) for name in ("settings", "facts")}
+    if verdict.held_out_loss is not None:
+        numbers["held_out_loss"] = verdict.held_out_loss
+    wrong = [name for name, value in numbers.items() if type(value) not in (int, float) or not abs(value) < math.inf]
+    wrong += [name for name, value in whole.items() if type(value) is not int or not 0 <= value < 2**63]
+    wrong += [name for name, value in parts.items() if not isinstance(value, dict)]
+    wrong += [] if isinstance(meta["method"], str) else ["method"]
+    wrong += [] if verdict.confidence == () or len(verdict.confidence) == m else ["confidence"]
+    wrong += [] if all(0 <= value <= 1 for value in verdict.confidence) else ["confidence"]
+    if wrong:
+        raise TypeError(wrong[0])
 
 
 def _check_tensors(candidates: Tensor, coefficients: Tensor, path: Path) -> None:

@@ -4,7 +4,6 @@ The format: 8 bytes with the length of a JSON text, the JSON text (a tensor's dt
 name), then the data. A header is believed only where it agrees with the size of the file.
 """
 
-import json
 import math
 import struct
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError
+from exhume.strict_json import parse_json
 
 ITEM_BYTES = {
     "F64": 8,
@@ -67,11 +67,12 @@ def read_header(path: Path) -> Header:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > min(size - 8, LARGEST_HEADER):
                 raise ValueError(f"a header of {length} bytes in a file of {size}")
-            fields = json.loads(file.read(length))
+            fields = parse_json(file.read(length))
         metadata = fields.pop("__metadata__", {})
         entries = {name: _entry(name, field, 8 + length, size) for name, field in fields.items()}
         _check_that_they_tile(entries, 8 + length, size)
-        exhume = json.loads(metadata.get("exhume", "{}"))
+        told = metadata.get("exhume", "{}")
+        exhume = parse_json(told) if isinstance(told, str) else None
         if not isinstance(exhume, dict):
             raise ValueError("metadata of exhume that is no object")
         return Header(entries, exhume)

@@ -22,6 +22,8 @@ RECOVERED_SHARE = 0.9
 """Share of the records from which on the data set as a whole counts as recovered."""
 CONTROL_SHARE = 0.5
 """Where control records come back at this share of the training records' rate, recovery is not a sign of training."""
+FITTED = 0.01
+"""Share of the weights that it used which an attack may leave unexplained and still count as converged."""
 AS_GOOD_AS_TRUTH = 2.0
 """A fit is complete if its loss is at most so many times the loss of the true records."""
 
@@ -136,10 +138,9 @@ def _failed(found: Findings) -> Decision:
         return Decision(Verdict.INCONCLUSIVE, Ground.ASSUMPTION)
     if found.stopped:
         return Decision(Verdict.INCONCLUSIVE, Ground.STOPPED)
-    fitted = found.outcome is Outcome.SPURIOUS or (
-        found.floor is not None and found.loss is not None and found.loss <= AS_GOOD_AS_TRUTH * found.floor
-    )
-    if fitted:
+    refuted = found.outcome is Outcome.SPURIOUS and (found.loss is None or found.loss <= FITTED)
+    as_good = found.floor is not None and found.loss is not None and found.loss <= AS_GOOD_AS_TRUTH * found.floor
+    if refuted or as_good:
         return Decision(Verdict.NOT_RECOVERED, Ground.REFUTED)
     return Decision(Verdict.INCONCLUSIVE, Ground.NOT_CONVERGED)
 

@@ -14,9 +14,12 @@ from safetensors.torch import load_file
 
 from exhume.activations import activation
 from exhume.attacks import loop
+from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
+from exhume.attacks.problem import State
 from exhume.attacks.ridge import case as ridge_case
+from exhume.attacks.ridge.room import Sizes
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold, write_rows
@@ -141,7 +144,8 @@ def test_an_interrupted_attack_goes_on_to_the_same_bits(
     assert not resumed.interrupted
     assert [line["iteration"] for line in resumed.trace] == list(range(26))
     assert all(later["seconds"] >= earlier["seconds"] for earlier, later in itertools.pairwise(resumed.trace))
-    assert list(tmp_path.iterdir()) == [], "the checkpoint goes when the attack has ended by itself"
+    assert not resumed.stopped
+    assert list(tmp_path.iterdir()) == [checkpoint], "the caller removes it, once what was found is safe"
 
 
 def test_an_attack_that_crashed_goes_on_from_its_last_checkpoint(
@@ -261,6 +265,47 @@ def test_a_damaged_checkpoint_is_one_line_at_every_length(tmp_path: Path) -> Non
     assert checkpoint.exists(), "nobody's file is removed unasked"
 
 
+def test_the_numbers_of_a_trace_come_back_as_what_they_were(tmp_path: Path) -> None:
+    line = {"iteration": 3, "loss": 0.5, "candidates": 2, "passes": 4.0}
+    save_checkpoint(tmp_path / "c", Checkpoint({}, State({}, {}), (line,)))
+    loaded = load_checkpoint(tmp_path / "c", {})
+    assert loaded is not None
+    assert [(name, type(value), value) for name, value in loaded.trace[0].items()] == [
+        (name, type(value), value) for name, value in line.items()
+    ]
+
+
+class Notes:
+    """Counts the iterations that it was shown."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def pages(self) -> dict[str, torch.Tensor]:
+        return {"count": torch.tensor(self.count)}
+
+    def restore(self, pages: dict[str, torch.Tensor]) -> None:
+        self.count = int(pages["count"])
+
+
+def test_what_an_onlooker_wrote_down_comes_back_with_the_checkpoint(tmp_path: Path) -> None:
+    checkpoint, notes, later = tmp_path / "checkpoint", Notes(), Notes()
+    notes.count = 7
+    run_attack(OBSERVATION, METHOD, watch=interrupt_at(3), checkpoint=checkpoint, diary=notes)
+    run_attack(OBSERVATION, METHOD, seed=5, checkpoint=checkpoint, diary=later)
+    assert later.count == 0, "another attack's"
+    run_attack(OBSERVATION, METHOD, checkpoint=checkpoint, diary=later)
+    assert later.count == 7
+
+
+def test_a_checkpoint_without_what_its_onlooker_wrote_is_one_line(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    run_attack(OBSERVATION, METHOD, watch=interrupt_at(3), checkpoint=checkpoint)
+    message = refusal(lambda: run_attack(OBSERVATION, METHOD, checkpoint=checkpoint, diary=Notes()))
+    assert str(checkpoint) in message
+    assert "count" in message
+
+
 def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     place = tmp_path / "file" / "checkpoint"
@@ -308,7 +353,8 @@ def test_rows_are_held_where_they_fit_and_streamed_where_they_do_not(monkeypatch
 
     monkeypatch.setattr(ridge_case, "hold", spy)
     used = P - P // 20
-    for memory, expected in ((used * D * 4 * 3 // 2, [used]), (used * D * 4 * 3 // 2 - 2, []), (1, []), (None, [used])):
+    enough = Sizes(used, D, 1, 4, N, few_rows=False).needed_bytes(used, held=True)
+    for memory, expected in ((enough, [used]), (enough - 1, []), (1, []), (None, [used])):
         calls.clear()
         run_attack(OBSERVATION, replace(METHOD, iterations=1), limits=Limits(memory_bytes=memory))
         assert calls == expected

@@ -29,7 +29,7 @@ def test_columns_or_rows_span_the_same_subspace(tmp_path: Path, matrix: Tensor) 
         ({"a": torch.ones(7)}, r"found float32 of shape \[7\]"),
         ({"a": torch.ones(7, 2, dtype=torch.int64)}, "found int64"),
         ({"a": torch.ones(7, 2)}, "2 independent columns .* others make up"),
-        ({"a": torch.full((7, 1), torch.nan)}, "finite columns"),
+        ({"a": torch.full((7, 1), torch.nan)}, "finite numbers"),
         ({"a": BASIS, "b": BASIS}, "one matrix, the basis of a subspace, in .*, found a, b"),
     ],
 )

@@ -194,3 +194,14 @@ def test_defences_are_checked_before_time_is_spent(fitted: Any) -> None:
             exhume.audit_features(fitted.rows, fitted.weights, "relu", truth=fitted.truth, what_if=(name,))
     with pytest.raises(UsageError, match="records of d = 16 numbers, found 5"):
         exhume.audit_features(fitted.rows, fitted.weights, "relu", truth=torch.randn(3, 5))
+    with pytest.raises(UsageError, match="expected truth with control"):
+        exhume.audit_features(fitted.rows, fitted.weights, "relu", control=fitted.control)
+
+
+def test_a_large_control_set_is_cut_to_the_number_of_records(fitted: Any) -> None:
+    many = torch.cat([fitted.control] * 20)
+    audit = exhume.audit_features(
+        fitted.rows, fitted.weights, "linear", truth=fitted.truth, control=many, control_labels=many[:, 0]
+    )
+    assert audit.subject.control is not None
+    assert len(audit.subject.control) == len(fitted.truth)

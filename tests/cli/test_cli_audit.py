@@ -125,6 +125,7 @@ BAD = {
     "a seed without code": (*FEATURES, "--initial-seed", "1"),
     "control without truth": (*FEATURES, "--control", "control.safetensors"),
     "images without their number": (*FEATURES, "--truth", "faces"),
+    "records in a file of another kind": (*FEATURES, "--truth", "start.pt"),
     "records of another size": (*FEATURES, "--truth", "faces", "--samples", "2"),
     "no such head": ("w.safetensors", "--features", "V.safetensors", "--activation", "relu", "--head", "no"),
     "no such factory": ("nets.pt", "--model", "users_audit_nets:none"),

@@ -106,7 +106,7 @@ def test_an_attack_opens_nothing_but_the_observation_before_it_is_done(run: Path
     assert torch.equal(candidates(watched), expected)
     opened = json.loads(done.stderr.partition("OPENED ")[2])
     names = [Path(name).name for name in opened if Path(name).parent == watched]
-    first_written = next(index for index, name in enumerate(names) if name.startswith(".trace.csv"))
+    first_written = next(index for index, name in enumerate(names) if name.endswith(".exhume.tmp"))
     features = ["features.safetensors"] if (run / "features.safetensors").exists() else []
     assert set(names[:first_written]) == {"observation.safetensors", *features}
     assert {"truth.safetensors", "config.json"}.isdisjoint(names)

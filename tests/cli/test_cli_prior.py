@@ -27,7 +27,7 @@ def test_the_summary_says_which_prior_and_which_resolution(exhume: Command, tmp_
     assert attacked.returncode == 0, attacked.stderr
     summary = json.loads(attacked.stdout)
     assert summary["method"] == "image-prior"
-    assert summary["prior"] == f"image ({tmp_path})"
+    assert summary["prior"] == f"image ({tmp_path.name})"
     resolution = summary["resolution"]
     if resolution is not None:
         assert f"trusted to {resolution['side']}x{resolution['side']}" in attacked.stderr

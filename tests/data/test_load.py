@@ -76,7 +76,7 @@ def test_a_folder_of_two_classes_is_labelled_by_them(tmp_path: Path) -> None:
     data = load(DataConfig.parse(name=str(tmp_path), samples=3))
     assert data.labels.tolist() == [-1.0, -1.0, 1.0]
     assert data.class_index.tolist() == [0, 0, 1]
-    assert data.description.startswith(f"{tmp_path}: 3 images 1x2x2 (2 ant, 1 bee), standardised")
+    assert data.description.startswith(f"{tmp_path.name}: 3 images 1x2x2 (2 ant, 1 bee), standardised")
     shown = data.preparation.to_pixels(data.inputs, data.preparation.scale)
     assert (shown[:, 0, 1, 1] * 255).round().tolist() == [10, 20, 110]
 

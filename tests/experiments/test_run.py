@@ -11,7 +11,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attacking import AttackSettings, attack_run
-from exhume.experiments.run import EVALUATION_KEYS, RunFolder, train_run
+from exhume.experiments.run import EVALUATION_KEYS, RunFolder, check_new, train_run
 from exhume.experiments.scoring import score_run
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume.victims.random_features import RandomFeaturesConfig
@@ -194,3 +194,14 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path, make: Any, words: str)
     make(tmp_path / "run")
     with pytest.raises(ExhumeError, match=words):
         RunFolder.existing(tmp_path / "run")
+
+
+def test_the_checkpoint_of_a_training_that_was_killed_at_the_very_end_goes_with_the_next_call(tmp_path: Path) -> None:
+    whole, other = tmp_path / "whole", tmp_path / "other"
+    for folder in (whole, other):
+        folder.mkdir()
+        folder.with_name(f".{folder.name}.training.safetensors").write_text("hours of work")
+        (folder / ("observation.safetensors" if folder == whole else "notes.txt")).write_text("")
+        with pytest.raises(UsageError, match="already there"):
+            check_new(folder)
+    assert [path.name for path in tmp_path.glob(".*")] == [".other.training.safetensors"], "not that of another folder"

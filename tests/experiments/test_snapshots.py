@@ -63,3 +63,25 @@ def test_snapshots_come_back_from_their_file(tmp_path: Path) -> None:
     write_tensors(tmp_path / "d.safetensors", "snapshots", {}, {"snapshots": [[1, 2.0, 3.0]]})
     with pytest.raises(ExhumeError, match="whole snapshots"):
         load_snapshots(tmp_path / "d.safetensors")
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 150), st.integers(1, 60), st.integers(0, 5))
+def test_a_keeper_that_is_restored_keeps_what_an_undisturbed_one_does(stop: int, more: int, back: int) -> None:
+    """Also where the attack goes on from a little before the last iteration that was seen."""
+    undisturbed, killed, resumed = SnapshotKeeper(), SnapshotKeeper(), SnapshotKeeper()
+    watch(undisturbed, range(stop + more))
+    watch(killed, range(stop))
+    resumed.restore(killed.pages())
+    watch(resumed, range(max(0, stop - back), stop + more))
+    assert resumed.stride == undisturbed.stride
+    assert [shot.iteration for shot in resumed.kept] == [shot.iteration for shot in undisturbed.kept]
+    assert [shot.loss for shot in resumed.kept] == [shot.loss for shot in undisturbed.kept]
+    for mine, other in zip(resumed.kept, undisturbed.kept, strict=True):
+        assert torch.equal(mine.candidates, other.candidates)
+
+
+def test_a_checkpoint_without_pages_begins_afresh() -> None:
+    keeper = SnapshotKeeper()
+    keeper.restore({})
+    assert (keeper.kept, keeper.stride) == ([], 1)

@@ -30,3 +30,15 @@ def test_a_trial_that_fails_is_not_kept(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         trials({"a": 1}, fail)
     assert trials({"a": 1}, lambda: 2) == 2
+
+
+def test_half_a_line_of_a_killed_process_is_run_again(tmp_path: Path) -> None:
+    path = tmp_path / "trials.jsonl"
+    Trials(path)({"a": 1}, lambda: 2)
+    whole = path.read_text()
+    path.write_text(whole + '{"trial": "{\\"a')
+    again = Trials(path)
+    assert path.read_text() == whole
+    assert again({"a": 1}, lambda: pytest.fail("it is kept")) == 2
+    assert again({"a": 5}, lambda: 6) == 6
+    assert Trials(path).done == again.done

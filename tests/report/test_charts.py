@@ -11,7 +11,6 @@ SIZES = st.integers(1, 10**7)
 def test_the_marker_stands_in_the_band_of_the_models_zone(p: int, d: int, n: int) -> None:
     zone = gauge(p, d, n).zone
     chart = gauge_chart({"p": p, "d": d, "n": n, "zone": zone})
-    assert chart is not None
     here = [band for band in chart["bands"] if band["here"]]
     assert [band["zone"] for band in here] == [zone]
     rounding = 2e-3
@@ -20,8 +19,14 @@ def test_the_marker_stands_in_the_band_of_the_models_zone(p: int, d: int, n: int
     assert all(0 <= mark["x"] <= 100 for mark in (*chart["thresholds"], chart["marker"]))
 
 
-def test_without_a_number_of_samples_there_is_no_gauge_to_draw() -> None:
-    assert gauge_chart({"p": 10, "d": 2, "n": None, "zone": "unknown"}) is None
+@given(SIZES, SIZES)
+def test_without_a_number_of_samples_the_zones_of_n_are_drawn_and_none_is_marked(p: int, d: int) -> None:
+    chart = gauge_chart({"p": p, "d": d, "n": None, "zone": "unknown"})
+    assert chart["marker"] is None
+    assert [band["zone"] for band in chart["bands"]] == ["data", "labels", "underfit"]
+    assert not any(band["here"] for band in chart["bands"])
+    first, second = (threshold["x"] for threshold in chart["thresholds"])
+    assert 0 < first <= second < 100
 
 
 @settings(max_examples=40)

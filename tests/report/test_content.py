@@ -3,6 +3,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -13,7 +14,7 @@ from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
 from exhume.files import read_json, write_json
 from exhume.metrics.matching import match
-from exhume.reconstruction import Outcome
+from exhume.reconstruction import Outcome, save_reconstruction
 from exhume.report.content import collect, thin
 
 MakeRun = Callable[..., RunFolder]
@@ -122,6 +123,14 @@ def test_convergence_follows_the_outcome_and_the_tolerance(
     make_run: MakeRun, outcome: Outcome, converged: bool
 ) -> None:
     assert collect(make_run(outcome=outcome), reveal=False)["attack"]["converged"] is converged
+
+
+def test_an_attack_that_unseen_weights_refute_has_not_converged_unless_it_fitted_those_it_used(
+    make_run: MakeRun,
+) -> None:
+    run = make_run(outcome=Outcome.SPURIOUS)
+    save_reconstruction(replace(run.reconstruction(), loss=0.04), run.path / "reconstruction.safetensors")
+    assert collect(run, reveal=False)["attack"]["converged"] is False
 
 
 def test_the_number_of_samples_is_not_known_to_an_attack_that_was_not_told(make_run: MakeRun) -> None:

@@ -7,7 +7,9 @@ from exhume.report.recipes import NAMES, OUTSIDE, broken, check_recipes, recipes
 def test_a_measurement_overrules_what_was_told_in_both_directions() -> None:
     assert broken(["adam"], floor=None, zero=False) == ["Adam, AdamW, RMSprop"]
     assert broken(["adam"], floor=OUTSIDE / 2, zero=False) == []
-    assert broken(["sgd"], floor=2 * OUTSIDE, zero=False) == ["20 % of the weights is outside of the span"]
+    assert broken(["sgd"], floor=2 * OUTSIDE, zero=False) == [
+        "20 % of the weights is no combination of the records' features"
+    ]
 
 
 def test_weight_decay_is_exact_only_for_a_head_that_began_at_zero() -> None:
@@ -24,6 +26,7 @@ def test_the_section_ticks_what_was_told_and_says_what_was_measured() -> None:
     assert "a share of 1e-9" in section["measured"][0]
     assert "The assumption holds" in section["measured"][0]
     assert "far" in section["measured"][1]
+    assert recipes_section([], None, 0.0, False)["measured"] == ["The features did not move in training."]
     assert recipes_section([], None, None, False)["measured"] == []
 
 

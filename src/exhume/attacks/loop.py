@@ -17,7 +17,7 @@ from torch import Tensor
 
 from exhume.attacks.cases import Case, Means, open_case
 from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from exhume.attacks.checkpoint import Checkpoint, Diary, load_checkpoint, save_checkpoint
 from exhume.attacks.interruption import Interruption
 from exhume.attacks.problem import Method, Step
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
@@ -80,6 +80,7 @@ def run_attack(
     device: torch.device | str = "cpu",
     watch: Callable[[Progress], None] | None = None,
     checkpoint: Path | None = None,
+    diary: Diary | None = None,
     ranks: Ranks = ALONE,
 ) -> Attacked:
     """Runs a method on an observation until it converges or a limit is reached.
@@ -87,8 +88,8 @@ def run_attack(
     `products=torch.bfloat16` lets a method take its products with V in that precision until the end phase.
 
     With `checkpoint`, the state is saved there every now and then, and an attack with the same settings continues from
-    it, on any number of ranks; the file is removed when the attack has ended by itself. Of several `ranks`, all of
-    which call this, only the first opens the file.
+    it, on any number of ranks; `diary` is saved and restored with it. The file is the caller's to remove, once what an
+    attack that was not `stopped` found is safe. Of several `ranks`, all of which call this, only the first opens it.
     """
     limits = limits or Limits()
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
@@ -96,17 +97,19 @@ def run_attack(
     means = Means(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks)
     case = open_case(observation, method, seed, held_out, means)
     problem = case.problem
-    keeper = _Keeper(checkpoint if ranks.first else None, settings)
+    keeper = _Keeper(checkpoint if ranks.first else None, settings, diary)
     saved = ranks.from_first(keeper.load())
     trace = keeper.trace = _trace_until(saved)
     earlier_seconds = trace[-1]["seconds"] if trace else 0.0
     began, over = time.monotonic(), False
+    failure: str | None = None
     with keeper.saving_where_ranks_stop():
         with Interruption(termination=ranks.size > 1) as interruption:
             for step in method.steps(problem, saved.state if saved else None):
                 seconds = earlier_seconds + time.monotonic() - began
                 if not math.isfinite(step.loss):
-                    raise ExhumeError(f"expected a finite loss, found {step.loss} at iteration {step.iteration}")
+                    failure = _failure(step, keeper.step)
+                    break
                 if not trace or step.iteration > trace[-1]["iteration"]:
                     trace.append(_trace_line(step, problem.loss.passes, seconds))
                 if watch:
@@ -121,10 +124,8 @@ def run_attack(
         assert keeper.step is not None, "a method yields at least its start"
         candidates = keeper.step.candidates
         candidates = method.finish(problem, candidates) if over else candidates
-        found = _reconstruction(case, method, candidates, trace[-1], settings)
+        found = _reconstruction(case, method, candidates, trace[-1], settings, failure)
     memory.release()
-    if not over:
-        keeper.remove()
     return Attacked(found, trace, interrupted, over)
 
 
@@ -134,12 +135,23 @@ class _Keeper:
 
     path: Path | None
     settings: dict[str, Any]
+    diary: Diary | None = None
     trace: list[dict[str, float]] = field(default_factory=list)
     step: Step | None = None
     last_saved: float = field(default_factory=time.monotonic)
 
     def load(self) -> Checkpoint | None:
-        return None if self.path is None else load_checkpoint(self.path, self.settings)
+        saved = None if self.path is None else load_checkpoint(self.path, self.settings)
+        if saved is None:
+            return None
+        if self.diary is not None:
+            try:
+                self.diary.restore(saved.diary)
+            except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+                raise ExhumeError(
+                    f"expected a whole checkpoint at {self.path}, found damage at {problem}; delete it"
+                ) from problem
+        return replace(saved, diary={})  # nobody else's: it need not travel to other ranks
 
     def save_now_and_then(self, at_once: bool) -> None:
         if at_once or time.monotonic() - self.last_saved > CHECKPOINT_SECONDS:
@@ -154,13 +166,10 @@ class _Keeper:
                 self._save()
             raise
 
-    def remove(self) -> None:
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-
     def _save(self) -> None:
         if self.path is not None and self.step is not None:
-            save_checkpoint(self.path, Checkpoint(self.settings, self.step.state, tuple(self.trace)))
+            pages = {} if self.diary is None else self.diary.pages()
+            save_checkpoint(self.path, Checkpoint(self.settings, self.step.state, tuple(self.trace), pages))
             self.last_saved = time.monotonic()
 
 
@@ -223,6 +232,17 @@ def _bytes(values: Tensor) -> bytes:
     return values.cpu().contiguous().numpy().tobytes()
 
 
+def _failure(step: Step, last: Step | None) -> str:
+    """A solve that failed: what was found before it is still worth a verdict, if there was anything."""
+    if last is None:
+        raise ExhumeError(
+            f"expected a finite loss, found {step.loss} at iteration {step.iteration}; try --dtype float64, and "
+            "look at the scale of the features"
+        )
+    kept = f"the candidates are those of iteration {last.iteration}"
+    return f"the loss was {step.loss} at iteration {step.iteration}; {kept}"
+
+
 def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
     return {
         "iteration": step.iteration,
@@ -239,6 +259,7 @@ def _reconstruction(
     candidates: Float[Tensor, "m d"],
     last: dict[str, float],
     settings: dict[str, Any],
+    failure: str | None,
 ) -> Reconstruction:
     judged = case.judge(candidates)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
@@ -254,5 +275,5 @@ def _reconstruction(
         peak_memory_mb=peak,
         seed=settings["seed"],
         settings=settings,
-        facts=case.facts | judged.facts,
+        facts=case.facts | judged.facts | ({} if failure is None else {"failure": failure}),
     )

@@ -27,7 +27,7 @@ class Problem:
     `rounding` is the mean square of the rounding error that the published weights show, over their own. `drifts`: the
     features are known to have moved during training, so that the weights are only nearly in their span, and further
     candidates go on to explain a little more. `start`: candidates that were found elsewhere, to begin with. There are
-    `at_least` so many samples.
+    `at_least` so many samples. `at_most` so many candidates fit into memory.
     """
 
     loss: SpanLoss
@@ -42,6 +42,7 @@ class Problem:
     drifts: bool = False
     start: Float[Tensor, "m d"] | None = None
     at_least: int = 1
+    at_most: int | None = None
 
     def generator(self, stream: int = 0) -> torch.Generator:
         """Random numbers for the attack's start; further streams (restarts) are independent of the first."""

@@ -5,8 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
+from exhume.attacks.ranks import ALONE
+from exhume.attacks.ridge.room import require_room
 from exhume.auditing.plan import Offer
 from exhume.errors import ExhumeError
 from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
@@ -107,6 +111,7 @@ def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watc
         known = known_subspace(observation) if offer.method == "subspace" else None
         method = choose_method(offer.method, network=network, known=known)
         told = observation.told(offer.samples)
+        require_room(told, method, limits.memory_bytes, torch.float32, ALONE)
         attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
         return Attempt(offer, None, (), time.monotonic() - began, str(problem))

@@ -15,6 +15,7 @@ from exhume.auditing.target import Target
 from exhume.auditing.what_if import Defended, check_what_if, defend, published
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
+from exhume.files import SCHEMA
 from exhume.observation import Observation
 from exhume.report.content import case_of, describe, gather, gauge_section
 from exhume.report.evidence import Evidence
@@ -72,6 +73,7 @@ class Audit:
         results = {line["key"]: line for line in self.evidence.results}
         error = results.get("error", {})
         return {
+            "schema": SCHEMA,
             "verdict": self.verdict.value,
             "sentence": self.sentence,
             "confidence": self.said["confidence"],

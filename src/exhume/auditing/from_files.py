@@ -83,10 +83,9 @@ def read_question(request: Request) -> Question:
 
 def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
     """A new folder with the page, its JSON and the summary; the recovered rows themselves only with `reveal`."""
-    with replacing(out) as folder:
-        folder.mkdir()
+    with replacing(out, folder=True) as folder:
         write_page(audit.content(reveal), folder / "report.html")
-        write_json(folder / "summary.json", audit.summary | {"report": str(out / "report.html")})
+        write_json(folder / "summary.json", audit.summary | {"report": "report.html"})
         if reveal and audit.subject.found is not None:
             save_reconstruction(audit.subject.found, folder / "reconstruction.safetensors")
     return out / "report.html"
@@ -113,8 +112,7 @@ def _control(request: Request, truth: Truth | None) -> Control | None:
             return more_of_the_same(request.truth, truth) if more else None  # type: ignore[arg-type]
         case config:
             found = control_from_images(config, truth)
-    count = len(truth.inputs)  # of the same size, so that counts can be compared
-    return Control(found.inputs[:count], None if found.labels is None else found.labels[:count])
+    return found.first(len(truth.inputs))
 
 
 def _module_target(request: Request, file: WeightsFile, truth: Truth | None) -> Target:

@@ -14,6 +14,7 @@ from exhume.auditing.module_target import Start, default_input_shape, target_of_
 from exhume.auditing.records import Control, records_of_rows
 from exhume.auditing.target import target_of_rows
 from exhume.errors import UsageError
+from exhume.experiments.truth import Truth
 from exhume.features.rows import HeldRows
 from exhume.report.subject import Artefact
 
@@ -57,11 +58,10 @@ def audit(
     )
     name = type(model).__name__
     artefact = Artefact(f"{name} in memory", state_digest(model.state_dict()), None, "state dict")
-    commands = [f"exhume.audit(model, head={target.head_name!r}, ...)"]
-    against = None if control is None else control_of_rows(control, control_labels)
-    question = Question(target, artefact, name, records, against, commands)
+    command = f"exhume.audit(model, head={target.head_name!r}, ...)"
     settings = AuditSettings(budget_seconds, memory_bytes, samples, tuple(what_if), tuple(recipe), seed)
-    return run_audit(question, settings, watch)
+    against = _control(records, control, control_labels)
+    return run_audit(Question(target, artefact, name, records, against, [command]), settings, watch)
 
 
 def audit_features(
@@ -95,18 +95,22 @@ def audit_features(
         norm=norm,
         image_shape=None if records is None else records.image_shape,
     )
+    name, command = "weights over known features", f"exhume.audit_features(V, weights, {activation!r}, ...)"
     artefact = Artefact("weights in memory", state_digest({"weights": weights}), None, "tensor")
-    against = None if control is None else control_of_rows(control, control_labels)
-    commands = [f"exhume.audit_features(V, weights, {activation!r}, ...)"]
-    question = Question(target, artefact, "weights over known features", records, against, commands)
     settings = AuditSettings(budget_seconds, memory_bytes, samples, tuple(what_if), tuple(recipe), seed)
-    return run_audit(question, settings, watch)
+    against = _control(records, control, control_labels)
+    return run_audit(Question(target, artefact, name, records, against, [command]), settings, watch)
 
 
-def control_of_rows(inputs: Tensor, labels: Tensor | None) -> Control:
+def _control(truth: Truth | None, inputs: Tensor | None, labels: Tensor | None) -> Control | None:
+    if inputs is None:
+        return None
+    if truth is None:
+        raise UsageError("expected truth with control, found none to compare it with")
     if inputs.ndim < 2 or len(inputs) == 0 or not inputs.is_floating_point():
         raise UsageError(f"expected control rows in floating point, found {inputs.dtype} {list(inputs.shape)}")
-    return Control(inputs.detach().flatten(start_dim=1).float(), None if labels is None else labels.flatten().float())
+    found = Control(inputs.detach().flatten(start_dim=1).float(), None if labels is None else labels.flatten().float())
+    return found.first(len(truth.inputs))
 
 
 def state_digest(state: Mapping[str, Tensor]) -> str:

@@ -24,6 +24,8 @@ from exhume.tensor_header import read_header
 SAME = 1e-4
 """Pixels that differ by less are those of the same image."""
 ROWS_TENSOR = "inputs"
+MOST_CLASSES = 100_000
+"""Larger labels are numbers to be told, not classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,10 @@ class Control:
 
     inputs: Float[Tensor, "c d"]
     labels: Float[Tensor, " c"] | None = None
+
+    def first(self, count: int) -> "Control":
+        """As many as there are training records, so that counts can be compared: m candidates meet at most m rows."""
+        return Control(self.inputs[:count], None if self.labels is None else self.labels[:count])
 
 
 def records_of_rows(
@@ -63,7 +69,10 @@ def records_of_rows(
     target = torch.zeros(len(rows)) if labels is None else labels.detach().flatten().float()
     if len(target) != len(rows):
         raise UsageError(f"expected one label for each of {len(rows)} records, found {len(target)}")
-    whole = given and bool((target == target.round()).all()) and float(target.min()) >= 0 and len(target.unique()) > 1
+    if not bool(target.isfinite().all()):
+        raise ExhumeError("expected finite labels of the records, found NaN or infinite ones")
+    whole = given and bool((target == target.round()).all()) and len(target.unique()) > 1
+    whole = whole and float(target.min()) >= 0 and float(target.max()) < MOST_CLASSES
     return Truth(
         inputs=rows,
         labels=target if given else torch.full((len(rows),), torch.nan),
@@ -83,7 +92,15 @@ def records_of_rows(
 
 
 def is_a_file(name: str) -> bool:
-    return name.endswith(".safetensors")
+    """Whether records are named by a file of rows; any other kind of file is refused here, with the way out."""
+    if name.endswith(".safetensors"):
+        return True
+    if Path(name).is_file():
+        raise UsageError(
+            f"expected records as a .safetensors file, a folder of images or a known data set, found the file {name}; "
+            f"write its rows with safetensors.torch.save_file({{'inputs': rows, 'labels': labels}}, 'data.safetensors')"
+        )
+    return False
 
 
 def read_rows(path: Path, image_shape: tuple[int, int, int] | None = None) -> Truth:

@@ -1,6 +1,19 @@
 """The command line: parses and calls; the work is elsewhere. Modules that need torch are imported inside commands, so
 that `exhume gauge` and every `--help` answer at once."""
 
-from exhume.cli.app import main
+import signal
+import sys
 
-__all__ = ["main"]
+
+def main() -> None:
+    """The command line as a process of its own: Ctrl-C is one line, from the first import to the last breath."""
+    try:
+        from exhume.cli.app import main as run
+
+        run()
+    except KeyboardInterrupt:  # while importing, or pressed again while the first one was being told
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("exhume: interrupted", file=sys.stderr)
+        sys.exit(130)
+    finally:  # nothing is left to interrupt, and whoever presses it again wants no traceback of the interpreter's end
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

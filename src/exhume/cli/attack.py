@@ -162,6 +162,8 @@ def tell_attack(summary: dict[str, Any], json: bool) -> None:
         f"{summary['passes']:,.0f} passes, {summary['seconds']:.1f} s",
         json,
     )
+    if summary.get("failure"):
+        say(f"failed on the way: {summary['failure']}", json)
     resolution = summary.get("resolution")
     if resolution is not None:
         side, found = resolution["side"], summary["samples_trusted"]

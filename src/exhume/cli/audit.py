@@ -41,7 +41,10 @@ class TargetOptions:
     ] = None
     activation: Annotated[str | None, typer.Option(help="With --features: relu, tanh, gelu, ...")] = None
     initial: Annotated[
-        str | None, typer.Option(help="The weights before training: a file, or zero. Default: nobody knows.")
+        str | None,
+        typer.Option(
+            help="The weights before training: a file, or zero. Default: nobody knows (with --features: zero)."
+        ),
     ] = None
     initial_seed: Annotated[
         int | None, typer.Option(min=0, help="The same, drawn again: torch.manual_seed(S), then the factory.")
@@ -82,8 +85,8 @@ class RecordOptions:
     def source(self, name: str | None) -> "Path | DataConfig | None":
         from exhume.auditing.records import is_a_file
         from exhume.data.config import DataConfig
+        from exhume.data.wishes import image_fields
         from exhume.errors import UsageError
-        from exhume.values import parse_counts, parse_names
 
         if name is None:
             return None
@@ -91,16 +94,7 @@ class RecordOptions:
             return Path(name)
         if self.samples is None:
             raise UsageError(f"expected --samples, the number of training records, with images of {name}, found none")
-        return DataConfig.parse(
-            name=name,
-            samples=self.samples,
-            data_dir=self.data_dir,
-            classes=parse_names(self.classes),
-            per_class=parse_counts(self.per_class),
-            side=self.side,
-            standardise=self.standardise,
-            norm=self.norm,
-        )
+        return DataConfig.parse(name=name, samples=self.samples, **image_fields(self))
 
 
 @flattened

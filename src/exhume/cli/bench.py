@@ -37,13 +37,13 @@ def bench(
     Example: exhume bench --published 60s
     """
     from exhume.experiments.bench import METHODS, Case, compare, speedup, success_curve
-    from exhume.files import write_json
+    from exhume.files import SCHEMA, write_json
     from exhume.report.bench_figures import draw_coefficients, draw_race, draw_success, recovered_by_coefficient
 
     case = Case(dim, samples, ratio, activation, seed)
     timings = compare(case, parse_duration(published), lambda line: say(line, as_json=True), steps)
     _table(timings, json)
-    results: dict[str, Any] = {"case": case.title(), **speedup(timings)}
+    results: dict[str, Any] = {"schema": SCHEMA, "case": case.title(), **speedup(timings)}
     results |= {method: _numbers(timing) for method, timing in timings.items()}
     draw_race({name: timing.curve for name, timing in timings.items()}, case.title(), _ready(out) / "race.png")
     if success:

@@ -48,7 +48,7 @@ def demo(
     tell_scores(scores, json)
     run.update_summary(scores.summary())
     page = write_report(run, reveal=True)
-    summary = run.update_summary({"report": str(page)})
+    summary = run.update_summary({"report": page.name})
     say(f"4. Look: {out / 'pairs.png'} (faces above, what came back below) and {page}", json)
     if json:
-        print_json(summary)
+        print_json(summary | {"report": str(page)})

@@ -62,6 +62,8 @@ def _from_file(
             features = header.exhume["network" if "network" in header.exhume else "rows"]
             parameters, told_dim = header.entries["weights"].numbers, features.get("d")
             told_samples = header.exhume["knowledge"]["samples"]
+            if not all(told is None or type(told) is int for told in (told_dim, told_samples)):
+                raise TypeError(f"the sizes {str(told_dim)[:40]} and {str(told_samples)[:40]}")
         except (KeyError, TypeError, AttributeError) as problem:
             raise ExhumeError(f"expected a complete observation in {weights}, found damage at {problem}") from problem
         return (

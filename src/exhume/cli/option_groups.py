@@ -69,27 +69,10 @@ class DataOptions:
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32"
 
     def load(self, seed: int) -> "LoadedData":
-        from exhume import seeds
-        from exhume.data.config import DataConfig
         from exhume.data.load import load
-        from exhume.values import parse_counts, parse_names
+        from exhume.data.wishes import data_config
 
-        config = DataConfig.parse(
-            name=self.data,
-            samples=self.samples,
-            dim=self.dim,
-            subspace=self.subspace,
-            label_rule=self.labels,
-            noise=self.noise,
-            data_dir=self.data_dir,
-            classes=parse_names(self.classes),
-            per_class=parse_counts(self.per_class),
-            side=self.side,
-            standardise=self.standardise,
-            norm=self.norm,
-            seed=seeds.derive(seed, "data"),
-            dtype=self.dtype,
-        )
+        config = data_config(self, seed)
         return LoadedData(config, load(config))
 
 

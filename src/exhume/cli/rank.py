@@ -26,7 +26,10 @@ def rank(
         str | None, typer.Option(help="square, logistic, cross-entropy or none; default: what the run says.")
     ] = None,
     initial: Annotated[Path | None, typer.Option(help="Head file: W(0); default: it started at zero.")] = None,
-    mean: Annotated[str | None, typer.Option(help="Images: the model's mean, e.g. 0.5 or one a channel.")] = None,
+    mean: Annotated[
+        str | None,
+        typer.Option(help="Images: the model's mean, e.g. 0.5 or one a channel; default: what the run tells."),
+    ] = None,
     std: Annotated[str | None, typer.Option(help="Images: its standard deviation.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for ranking.csv; default: the run folder.")] = None,
     model: ModelOption = None,

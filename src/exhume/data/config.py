@@ -64,6 +64,11 @@ class DataConfig(BaseModel):
             _check_images(self)
         return self
 
+    @property
+    def short_name(self) -> str:
+        """The name without the folders that lead to it: they may name a user."""
+        return self.name if self.name in KNOWN_NAMES else Path(self.name).name or "FOLDER"
+
     def split(self, class_count: int) -> tuple[int, ...]:
         """How many samples of each class: as asked, or evenly with the remainder to the first classes."""
         if self.per_class is None:

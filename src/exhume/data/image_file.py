@@ -1,5 +1,6 @@
 """One image file as pixels in [0, 1]."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,11 @@ def read_image(path: Path, formats: tuple[str, ...] | None = None) -> Float[Tens
     on the format and squeezes it badly to 8 bits, so it is read as it is.
     """
     try:
-        with Image.open(path, formats=formats) as opened:
-            image = ImageOps.exif_transpose(opened)
-            image.load()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd tags of an image that can be read: many cameras write some
+            with Image.open(path, formats=formats) as opened:
+                image = ImageOps.exif_transpose(opened)
+                image.load()
     except UnidentifiedImageError:
         kind = " or ".join(formats) if formats else "known"
         raise ExhumeError(f"expected an image of a {kind} format in {path}, found something else") from None

@@ -62,7 +62,7 @@ def _as_dataset(images: ImageSet, config: DataConfig) -> Dataset:
         class_index=images.class_index,
         image_shape=(channels, height, width),
         preparation=prepared.preparation.to(dtype),
-        description=f"{config.name}: {shape}, {prepared.preparation.describe()}",
+        description=f"{config.short_name}: {shape}, {prepared.preparation.describe()}",
     )
 
 

@@ -61,6 +61,8 @@ def _from_file(path: Path) -> Records:
     if not rows.is_floating_point() or len(rows) == 0:
         kind = str(rows.dtype).removeprefix("torch.")
         raise ExhumeError(f"expected rows in floating point in {path}, found {kind} of shape {list(rows.shape)}")
+    if not torch.isfinite(rows).all():
+        raise ExhumeError(f"expected finite numbers in {path}, found NaN or infinite ones")
     members = tensors.get(MEMBER_NAME)
     if members is not None and members.shape != (len(rows),):
         raise ExhumeError(f"expected one {MEMBER_NAME} a row in {path}, found shape {list(members.shape)}")

@@ -11,9 +11,10 @@ from exhume.attacks.choice import tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
+from exhume.attacks.ridge.room import require_room
 from exhume.attacks.start import SEEDS, find_start
 from exhume.experiments.run import RunFolder
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, load_snapshots, save_snapshots
+from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
 from exhume.observation import Observation
 
 
@@ -52,8 +53,7 @@ def attack_run(
     observation: Observation | None = None,
 ) -> AttackedRun:
     """`observation` is that of the run where it was read already."""
-    kept = run.path / SNAPSHOTS_FILE
-    keeper = SnapshotKeeper(kept=list(load_snapshots(kept)) if run.checkpoint.exists() else [])
+    keeper = SnapshotKeeper()
 
     def onlooker(progress: Progress) -> None:
         keeper(progress)
@@ -62,8 +62,10 @@ def attack_run(
 
     seen = run.observation() if observation is None else observation
     start = find_start(seen, settings.start_seeds) if seen.knowledge.initial == "seed" else None
+    told = tell(seen if start is None else start.observation, method, settings.samples)
+    require_room(told, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
     attacked = run_attack(
-        tell(seen if start is None else start.observation, method, settings.samples),
+        told,
         method,
         seed=settings.seed,
         limits=settings.limits,
@@ -73,12 +75,13 @@ def attack_run(
         device=settings.device,
         watch=onlooker if settings.ranks.first else None,
         checkpoint=run.checkpoint,
+        diary=keeper,
         ranks=settings.ranks,
     )
     if not settings.ranks.first:
         return AttackedRun({}, attacked.interrupted)
-    save_snapshots(keeper.snapshots(), kept)
-    summary = run.save_attack(attacked.reconstruction, attacked.trace)
-    if start is None:
-        return AttackedRun(summary, attacked.interrupted)
-    return AttackedRun(run.update_summary(start.summary()), attacked.interrupted, start.describe())
+    save_snapshots(keeper.snapshots(), run.path / SNAPSHOTS_FILE)
+    summary = run.save_attack(attacked.reconstruction, attacked.trace, {} if start is None else start.summary())
+    if not attacked.stopped:  # not before everything is written: it is hours of work until then
+        run.checkpoint.unlink(missing_ok=True)
+    return AttackedRun(summary, attacked.interrupted, None if start is None else start.describe())

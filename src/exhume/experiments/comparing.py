@@ -19,6 +19,7 @@ from exhume.experiments.known_samples import keep_known, unknown_part
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score
 from exhume.features.module import ModuleFeatures
+from exhume.files import SCHEMA
 from exhume.known import KNOWN_FILE
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
@@ -78,7 +79,7 @@ def compare_attacks(
 
 def as_json(run: RunFolder, compared: Sequence[Compared], seconds: float) -> dict[str, Any]:
     rows = [{name: _finite(value) for name, value in asdict(row).items()} for row in compared]
-    return {"run": run.path.name, "budget_seconds": _finite(seconds), "attacks": rows}
+    return {"schema": SCHEMA, "run": run.path.name, "budget_seconds": _finite(seconds), "attacks": rows}
 
 
 def _attack(

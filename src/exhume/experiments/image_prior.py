@@ -35,7 +35,7 @@ def with_prior(method: Method, prior: str, spectrum: str | None, observation: Ob
 def read_spectrum(path: Path, shape: tuple[int, int, int]) -> Spectrum:
     """Measured on the images of a folder, or read from the file of one that was measured before."""
     if path.is_dir():
-        return Spectrum.measured(load_public_rows(path, shape), shape, str(path))
+        return Spectrum.measured(load_public_rows(path, shape), shape, path.name)
     if not path.exists():
         raise UsageError(f"expected a folder of images or a file for --spectrum, found nothing at {path}")
     found = load_spectrum(path)

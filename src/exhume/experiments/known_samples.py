@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.documents import read_config
 from exhume.experiments.run import RunFolder
 from exhume.experiments.truth import Truth
-from exhume.files import read_json
 from exhume.known import KNOWN_FILE, Known, KnownLoss, load_known, save_known
 
 
@@ -25,8 +25,7 @@ def write_known(run: RunFolder, missing: int, out: Path | None = None) -> Path:
         raise UsageError(f"expected the number of a sample from 0 to {n - 1} to be missing, found {missing}")
     others = torch.arange(n) != missing
     inputs = truth.inputs[others]
-    model = read_json(run.path / "config.json").get("model", {})
-    loss, penalty, intercept = _fit_of(model if isinstance(model, dict) else {})
+    loss, penalty, intercept = _fit_of(read_config(run.path / "config.json").get("model") or {})
     known = Known(inputs) if penalty is None else Known(inputs, truth.labels[others], loss, penalty, intercept)
     path = run.path / KNOWN_FILE if out is None else out
     save_known(known, path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError, UsageError
-from exhume.files import read_json
+from exhume.experiments.documents import read_config, read_summary
 
 Runs = dict[str, dict[str, Any]]
 _CONDITION = re.compile(r"\s*([\w.]+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*$")
@@ -27,9 +27,9 @@ def list_runs(folder: Path) -> Runs:
     found: Runs = {}
     for path in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         if (path / "summary.json").is_file():
-            found[path.name] = read_json(path / "summary.json")
+            found[path.name] = read_summary(path / "summary.json")
         elif (path / "failed.json").is_file():
-            found[path.name] = {"outcome": "failed", **read_json(path / "failed.json")}
+            found[path.name] = {"outcome": "failed", **read_summary(path / "failed.json")}
     return found
 
 
@@ -39,7 +39,7 @@ def with_settings(folder: Path, found: Runs) -> Runs:
     told: Runs = {}
     for name, summary in found.items():
         path = below / name / "config.json"
-        config = read_json(path) if path.is_file() else {}
+        config = read_config(path) if path.is_file() else {}
         parts = {part: config[part] for part in ("data", "model", "attack") if isinstance(config.get(part), dict)}
         told[name] = summary | _flat(parts)
     return told
@@ -107,7 +107,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

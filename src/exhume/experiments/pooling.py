@@ -9,6 +9,7 @@ from exhume.attacks.agreement import Cluster, Member, agree
 from exhume.attacks.choice import tell
 from exhume.attacks.loop import run_attack
 from exhume.attacks.problem import Method
+from exhume.attacks.ridge.room import require_room
 from exhume.experiments.attacking import AttackedRun, AttackSettings
 from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
@@ -34,6 +35,7 @@ def pool_run(
 ) -> AttackedRun:
     """Attacks from `count` seeds, each within the limits, and writes what they agree on. Ctrl-C ends the pool early."""
     seen, found, interrupted = tell(observation, method, settings.samples), [], False
+    require_room(seen, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
     for seed in range(settings.seed, settings.seed + count):
         attacked = run_attack(
             seen,

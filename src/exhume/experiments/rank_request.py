@@ -13,6 +13,7 @@ from exhume.data.dataset import Preparation
 from exhume.data.records import Records, load_records
 from exhume.errors import UsageError
 from exhume.experiments.head_file import read_head
+from exhume.experiments.preparations import preparation_of
 from exhume.experiments.ranking import RankedRecords, rank_against
 from exhume.experiments.run import RunFolder
 from exhume.metrics.detection import rows_among
@@ -56,7 +57,7 @@ def _rank_run(request: RankRequest) -> RankDone:
     run = RunFolder.existing(request.source)
     observation = run.observation(request.factory)
     truth = run.truth() if run.has_truth() else None
-    preparation = _preparation(request, observation.image_shape, None if truth is None else truth.preparation)
+    preparation = _preparation(request, observation.image_shape, run.config())
     candidates = load_records(request.candidates, observation.image_shape, preparation)
     others = _load_others(request, observation.image_shape, preparation)
     members = candidates.members
@@ -100,12 +101,19 @@ def _load_others(
 
 
 def _preparation(
-    request: RankRequest, image_shape: tuple[int, int, int] | None, own: Preparation | None
+    request: RankRequest, image_shape: tuple[int, int, int] | None, config: dict[str, Any]
 ) -> Preparation | None:
-    """How the model's images are prepared, which is as public as the model: its own way, or as the user says."""
+    """How the model's images are prepared, as public as the model itself: as its settings say, or as the user does."""
     if image_shape is None:
         return None
-    if request.mean is None and request.std is None and own is not None:
+    own = preparation_of(config, image_shape)
+    if request.mean is None and request.std is None:
+        folders = [path for path in (request.candidates, request.non_members) if path is not None and path.is_dir()]
+        if own is None and folders:
+            raise UsageError(
+                f"expected --mean and --std for the images in {folders[0]}, because config.json of {request.source} "
+                "does not tell the model's, found neither"
+            )
         return own
     return Preparation(
         mean=_channels(request.mean or "0", image_shape[0], "--mean"),

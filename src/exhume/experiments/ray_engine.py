@@ -1,6 +1,7 @@
 """Jobs on a Ray cluster. All its machines must see the sweep's folder, and the images where the spec says they are."""
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,6 +52,7 @@ class RayEngine(Engine):
         if not self._ray.is_initialized():
             own = {"num_cpus": self._workers * self._threads if self._workers else None, "include_dashboard": False}
             try:
+                os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # Ray would report every start to its makers
                 self._ray.init(
                     address=self._address,
                     log_to_driver=False,

@@ -13,7 +13,7 @@ A new folder is made under a temporary name and renamed, so that it is whole or 
 import csv
 import io
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,11 @@ from exhume.attacks.start import drawn, scale_left, without_start
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.documents import read_config, read_summary
+from exhume.experiments.preparations import told_preparation
 from exhume.experiments.training import TrainedVictim, VictimConfig, train_victim, victim_name
 from exhume.experiments.truth import Truth, load_truth, save_truth
-from exhume.files import SCHEMA, read_json, replacing, write_json, write_text
+from exhume.files import SCHEMA, replacing, write_json, write_text
 from exhume.observation import Observation, load_observation, save_observation
 from exhume.reconstruction import Reconstruction, load_reconstruction, save_reconstruction
 from exhume.version import VERSION
@@ -78,20 +80,26 @@ class RunFolder:
     def truth(self) -> Truth:
         return load_truth(self.path / "truth.safetensors")
 
+    def config(self) -> dict[str, Any]:
+        path = self.path / "config.json"
+        return read_config(path) if path.exists() else {}
+
     def summary(self) -> dict[str, Any]:
         path = self.path / "summary.json"
-        return read_json(path) if path.exists() else {"schema": SCHEMA}
+        return read_summary(path) if path.exists() else {"schema": SCHEMA}
 
     def update_summary(self, values: dict[str, Any], drop: Sequence[str] = ()) -> dict[str, Any]:
         summary = {key: value for key, value in self.summary().items() if key not in drop} | values
         write_json(self.path / "summary.json", summary)
         return summary
 
-    def save_attack(self, found: Reconstruction, trace: list[dict[str, float]]) -> dict[str, Any]:
+    def save_attack(
+        self, found: Reconstruction, trace: list[dict[str, float]], facts: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Writes what an attack found. Scores of an earlier reconstruction no longer hold and are dropped."""
         save_reconstruction(found, self.path / "reconstruction.safetensors")
         write_text(self.path / "trace.csv", _as_csv(trace))
-        return self.update_summary(found.summary(), drop=EVALUATION_KEYS)
+        return self.update_summary(found.summary() | dict(facts or {}), drop=EVALUATION_KEYS)
 
     def trace(self) -> list[dict[str, float]]:
         path = self.path / "trace.csv"
@@ -143,18 +151,17 @@ def train_run(
     defences = parse_defences(defence, ridge=ridge or 0.0, seed=config.seed)
     around = Surroundings(
         progress=progress,
-        checkpoint=out.with_name(f".{out.name}.training.safetensors"),
+        checkpoint=_training_checkpoint(out),
         keep_checkpoint=True,
         settings={"data": settings["data"], "defence": defence},
     )
-    with _checkpointed(around), replacing(out) as folder:
-        folder.mkdir()
+    with _checkpointed(around), replacing(out, folder=True) as folder:
         victim = train_victim(config, data, folder, around)
         observation = publish(victim.observation, defences, inputs=data.inputs, initial=victim.initial_head)
         summary = _train_summary(victim, observation, data, defence, config.seed)
         save_observation(observation, folder / "observation.safetensors")
         save_truth(data, victim.coefficients, folder / "truth.safetensors")
-        write_json(folder / "config.json", settings)
+        write_json(folder / "config.json", settings | told_preparation(data.preparation))
         write_json(folder / "summary.json", summary)
     return summary
 
@@ -180,7 +187,13 @@ def _checkpointed(around: Surroundings) -> Iterator[None]:
 
 def check_new(out: Path) -> None:
     if out.exists():
+        if (out / "observation.safetensors").exists():  # whole: its training was killed at the very end
+            _training_checkpoint(out).unlink(missing_ok=True)
         raise UsageError(f"expected a new folder for --out, found {out} already there; choose another or remove it")
+
+
+def _training_checkpoint(out: Path) -> Path:
+    return out.with_name(f".{out.name}.training.safetensors")
 
 
 def _train_summary(

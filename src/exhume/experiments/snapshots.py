@@ -59,6 +59,22 @@ class SnapshotKeeper:
             self.stride *= 2
             self.kept = [snapshot for index, snapshot in enumerate(self.kept) if index % 2 == 0]
 
+    def pages(self) -> dict[str, Tensor]:
+        """All that a keeper needs to go on as if nothing had happened."""
+        lines = [[shot.iteration, shot.passes, shot.loss] for shot in self.kept]
+        pages = {f"candidates.{index}": shot.candidates for index, shot in enumerate(self.kept)}
+        return {**pages, "lines": torch.tensor(lines, dtype=torch.float64), "stride": torch.tensor(self.stride)}
+
+    def restore(self, pages: dict[str, Tensor]) -> None:
+        """Goes on from the pages of another keeper; from none at all, as in files of the first form, afresh."""
+        if not pages:
+            return
+        self.stride = int(pages["stride"])
+        self.kept = [
+            Snapshot(int(iteration), passes, loss, pages[f"candidates.{index}"])
+            for index, (iteration, passes, loss) in enumerate(pages["lines"].tolist())
+        ]
+
     def _room(self, candidates: Tensor) -> int:
         return min(self.most, self.most_bytes // (2 * 4 * candidates.numel()))
 
@@ -82,9 +98,17 @@ def load_snapshots(path: Path) -> tuple[Snapshot, ...]:
         return ()
     file = read_tensors(path, KIND)
     try:
-        return tuple(
+        shots = tuple(
             Snapshot(int(iteration), float(passes), float(loss), file.tensors[f"candidates.{index}"])
             for index, (iteration, passes, loss) in enumerate(file.meta["snapshots"])
         )
-    except (KeyError, TypeError, ValueError) as problem:
+        if not all(_is_whole(shot) for shot in shots):
+            raise ValueError("candidates that are no finite rows")
+        return shots
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise ExhumeError(f"expected whole snapshots in {path}, found damage at {problem}; attack again") from problem
+
+
+def _is_whole(shot: Snapshot) -> bool:
+    rows = shot.candidates
+    return rows.ndim == 2 and rows.is_floating_point() and bool(torch.isfinite(rows).all())

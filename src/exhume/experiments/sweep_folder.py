@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.documents import read_config, read_summary
 from exhume.experiments.plan import PlannedRun
-from exhume.files import read_json, replacing, write_json
+from exhume.files import SCHEMA, replacing, write_json
 
 FAILED = "failed.json"
 KEPT_RESULTS = ("config.json", "summary.json", "trace.csv", "truth.safetensors", "reconstruction.safetensors")
@@ -55,22 +56,21 @@ class SweepFolder:
         """How a run ended, None if it has not."""
         folder = self.run(run.key)
         if (folder / FAILED).is_file():
-            return Ended(None, str(read_json(folder / FAILED).get("reason", "unknown")))
+            return Ended(None, str(read_summary(folder / FAILED).get("reason", "unknown")))
         if not folder.is_dir():
             return None
-        kept = read_json(folder / "config.json")
+        kept = read_config(folder / "config.json")
         if not _agree(kept.get("settings"), _settings(run)):
             raise UsageError(
                 f"expected the settings of now in {folder / 'config.json'}, found others: defaults have changed since "
                 "it was made; choose another --out"
             )
-        return Ended(read_json(folder / "summary.json"))
+        return Ended(read_summary(folder / "summary.json"))
 
     def fail(self, run: PlannedRun, reason: str) -> None:
         shutil.rmtree(self.part(run.key), ignore_errors=True)
-        with replacing(self.run(run.key)) as folder:
-            folder.mkdir()
-            write_json(folder / FAILED, {"run": run.title(), "reason": reason})
+        with replacing(self.run(run.key), folder=True) as folder:
+            write_json(folder / FAILED, {"schema": SCHEMA, "run": run.title(), "reason": reason})
 
     def forget(self, key: str) -> None:
         """A run that failed becomes one that has not been tried."""
@@ -85,14 +85,14 @@ class SweepFolder:
         part = self.part(run.key)
         part.mkdir(parents=True, exist_ok=True)
         for file in sorted(self.victim(run.victim.key).iterdir()):
-            if file.is_file() and not (part / file.name).exists():
+            if file.is_file() and not file.name.startswith(".") and not (part / file.name).exists():
                 _link(file, part / file.name)
         return part
 
     def close_part(self, run: PlannedRun, results_only: bool) -> None:
         """The run is whole: it gets its configuration and its name."""
         part = self.part(run.key)
-        config = read_json(part / "config.json")
+        config = read_config(part / "config.json")
         write_json(part / "config.json", config | {"attack": run.identity["attack"], "settings": _settings(run)})
         (part / "checkpoint.safetensors").unlink(missing_ok=True)  # of an attack that its budget ended
         if results_only:
@@ -103,7 +103,7 @@ class SweepFolder:
 
     def tidy(self) -> None:
         """Removes what a killed process left half written. Only for whoever holds the lock."""
-        for place in ("victims", "runs", "runs/.*.part"):
+        for place in (".", "victims", "victims/*", "runs", "runs/.*.part"):
             for left in self.root.glob(f"{place}/.*.tmp"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
 
@@ -159,4 +159,4 @@ def _link(file: Path, name: Path) -> None:
         os.link(file, name)
     except OSError:
         with replacing(name) as temporary:
-            shutil.copyfile(file, temporary)
+            shutil.copy(file, temporary)

@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from exhume.files import write_text
+
 
 class Trials:
     """Results by a description of their trial, one line of JSON each, so that a study that was stopped goes on."""
@@ -14,8 +16,11 @@ class Trials:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.done: dict[str, Any] = {entry["trial"]: entry["found"] for entry in map(json.loads, lines)}
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if whole != text:  # a process was killed while it wrote its last line
+            write_text(path, whole)
+        self.done: dict[str, Any] = {entry["trial"]: entry["found"] for entry in map(json.loads, whole.splitlines())}
 
     def __call__(self, description: dict[str, Any], run: Callable[[], Any]) -> Any:
         """What the trial of that description found: JSON, from the file or from running it."""

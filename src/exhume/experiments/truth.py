@@ -1,11 +1,15 @@
 """The training data of a run, in a file that no attack opens."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_args
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhume.data.config import Norm, Standardise
 from exhume.data.dataset import Dataset, Preparation
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors, require_tensors, write_tensors
@@ -52,17 +56,24 @@ def load_truth(path: Path) -> Truth:
     file = read_tensors(path, "truth")
     require_tensors(file, path, "inputs", "labels", "class_index", "mean", "std", "scale")
     try:
-        shape = tuple(file.meta["image_shape"]) if file.meta["image_shape"] else None
-        class_names = tuple(file.meta["class_names"])
-        standardise, norm = file.meta["standardise"], file.meta["norm"]
-    except (KeyError, TypeError) as problem:
+        shape = file.meta["image_shape"]
+        class_names, standardise, norm = (file.meta[name] for name in ("class_names", "standardise", "norm"))
+    except KeyError as problem:
         raise ExhumeError(f"expected the whole truth in {path}, found it damaged at {problem}") from problem
+    _check_tensors(file.tensors, path)
+    n, d = file.tensors["inputs"].shape
+    if shape is not None and not _is_shape(shape, d, len(file.tensors["mean"])):
+        raise ExhumeError(f"expected images of {d} numbers in {path}, found the shape {shape}")
+    understood = standardise in get_args(Standardise) and norm in get_args(Norm) and isinstance(class_names, list)
+    if not understood or not all(isinstance(name, str) for name in class_names):
+        raise ExhumeError(f"expected names of classes and how {n} rows were prepared in {path}, found others")
+    shape = None if shape is None else (shape[0], shape[1], shape[2])
     return Truth(
         inputs=file.tensors["inputs"],
         labels=file.tensors["labels"],
         coefficients=file.tensors.get("coefficients"),
         class_index=file.tensors["class_index"],
-        class_names=class_names,
+        class_names=tuple(class_names),
         image_shape=shape,
         preparation=Preparation(
             mean=file.tensors["mean"],
@@ -73,3 +84,38 @@ def load_truth(path: Path) -> Truth:
             norm=norm,
         ),
     )
+
+
+def _check_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """n rows of d finite numbers, one label, class and scale each; a mean and a standard deviation a channel."""
+    inputs, mean = tensors["inputs"], tensors["mean"]
+    if inputs.ndim != 2 or inputs.numel() == 0:
+        raise ExhumeError(f"expected n x d inputs in {path}, found shape {list(inputs.shape)}")
+    channels = (len(mean),) if mean.ndim else (0,)
+    each = (len(inputs),)
+    shapes = {
+        "labels": each,
+        "class_index": each,
+        "scale": each,
+        "coefficients": each,
+        "mean": channels,
+        "std": channels,
+    }
+    for name, tensor in tensors.items():
+        if name in shapes and tuple(tensor.shape) != shapes[name]:
+            raise ExhumeError(f"expected {name} of shape {list(shapes[name])} in {path}, found {list(tensor.shape)}")
+        if name == "class_index":
+            fine = tensor.dtype == torch.int64
+        else:
+            fine = name not in shapes | {"inputs": each} or _is_finite(tensor)
+        if not fine:
+            raise ExhumeError(f"expected finite numbers as {name} in {path}, found others; train again")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and bool(torch.isfinite(tensor).all())
+
+
+def _is_shape(shape: Any, d: int, channels: int) -> bool:
+    whole = isinstance(shape, list) and [type(side) for side in shape] == [int, int, int]
+    return whole and min(shape) > 0 and math.prod(shape) == d and shape[0] == channels

@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from exhume import seeds
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
+from exhume.data.wishes import data_config
 from exhume.errors import UsageError
 from exhume.experiments.training import VictimConfig
 from exhume.networks.resnet import POSITIONS
 from exhume.validation import parse_fields
-from exhume.values import parse_counts, parse_defence, parse_names, parse_shape, resolve_params, resolve_width
+from exhume.values import parse_defence, parse_shape, resolve_params, resolve_width
 from exhume.victims.losses import default_outputs
 from exhume.victims.network_config import network_fields
 from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig, image_side
@@ -44,22 +44,7 @@ class VictimRequest(BaseModel):
     defence: str | None = None
 
     def data_config(self, seed: int) -> DataConfig:
-        return DataConfig.parse(
-            name=self.data,
-            samples=self.samples,
-            dim=self.dim,
-            subspace=self.subspace,
-            label_rule=self.labels,
-            noise=self.noise,
-            data_dir=self.data_dir,
-            classes=parse_names(self.classes),
-            per_class=parse_counts(self.per_class),
-            side=self.side,
-            standardise=self.standardise,
-            norm=self.norm,
-            seed=seeds.derive(seed, "data"),
-            dtype=self.dtype,
-        )
+        return data_config(self, seed)
 
     def defences(self) -> str:
         return parse_defence(self.defence)

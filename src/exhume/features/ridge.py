@@ -43,7 +43,7 @@ class RidgeFeatures:
 
     @property
     def description(self) -> str:
-        return f"activation {self.activation.name} and the random matrix V"
+        return f"{self.activation.name}(Vx{'' if self.bias is None else ' + b'}), V of {self.p:,} x {self.d:,} numbers"
 
     def part(self, start: int, stop: int) -> "RidgeFeatures":
         """The features start..stop-1: each row is an equation of its own, so any part is a smaller problem."""

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.files import replacing
+from exhume.files import SCHEMA, check_schema, replacing
 from exhume.tensor_header import read_header
 
 CHUNK_ROWS = 256
@@ -136,7 +136,9 @@ class MappedRows:
     @classmethod
     def open(cls, path: Path) -> "MappedRows":
         name = TENSOR_NAME
-        entries = read_header(path).entries
+        header = read_header(path)
+        entries = header.entries
+        check_schema(header.exhume, path)
         if name not in entries:
             some = ", ".join(repr(other) for other in islice(entries, 5))
             raise ExhumeError(f"expected a tensor named {name} in {path}, found {some or 'none'}")
@@ -193,7 +195,8 @@ def write_rows(rows: Rows, path: Path) -> MappedRows:
         dtype = torch.float32
     size = rows.p * rows.d * dtype.itemsize
     entry = {"dtype": written[dtype], "shape": [rows.p, rows.d], "data_offsets": [0, size]}
-    header = json.dumps({TENSOR_NAME: entry}).encode()
+    told = {"exhume": json.dumps({"kind": "features", "schema": SCHEMA})}
+    header = json.dumps({"__metadata__": told, TENSOR_NAME: entry}).encode()
     header += b" " * (-(8 + len(header)) % 64)  # data aligned as in memory: products then round as they do there
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)

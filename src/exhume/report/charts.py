@@ -20,37 +20,56 @@ ZONE_NAMES: tuple[tuple[Zone, str], ...] = (
     ("labels", "n \u2264 p < dn"),
     ("data", "p \u2265 dn"),
 )
+UNKNOWN_N_NAMES: tuple[tuple[Zone, str], ...] = (
+    ("data", "n \u2264 p/d"),
+    ("labels", "p/d < n \u2264 p"),
+    ("underfit", "n > p"),
+)
+HEADROOM = 0.1
+"""Decades above the highest value of a chart."""
 Points = list[tuple[float, float]]
 
 
-def gauge_chart(gauge: dict[str, Any]) -> dict[str, Any] | None:
-    """Bands of the three zones, thresholds at n and d n, and a marker at p, on a log scale of p."""
+def gauge_chart(gauge: dict[str, Any]) -> dict[str, Any]:
+    """Bands of the three zones on a log scale of p, thresholds at n and d n, and a marker at p.
+
+    Where nobody knows n the scale is that of n, with thresholds at p / d and p, and no marker.
+    """
     p, d, n = gauge["p"], gauge["d"], gauge["n"]
     if n is None:
-        return None
-    low, high = math.log(min(p, n) / ROOM), math.log(max(p, d * n) * ROOM)
+        capacity = max(1, p // d)
+        return _banded(
+            (capacity, p), (f"n = p/d = {p / d:,.3g}", f"n = p = {p:,}"), UNKNOWN_N_NAMES, gauge["zone"], None
+        )
+    return _banded((n, d * n), (f"n = {n:,}", f"dn = {d * n:,}"), ZONE_NAMES, gauge["zone"], p)
+
+
+def _banded(
+    at: tuple[int, int], labels: tuple[str, str], names: tuple[tuple[Zone, str], ...], zone: str, mark: int | None
+) -> dict[str, Any]:
+    seen = at if mark is None else (*at, mark)
+    low, high = math.log(min(seen) / ROOM), math.log(max(seen) * ROOM)
 
     def place(value: int) -> float:
         return round(100 * (math.log(value) - low) / (high - low), 3)
 
-    edges = [0.0, place(n), place(d * n), 100.0]
+    edges = [0.0, place(at[0]), place(at[1]), 100.0]
     bands = [
         {
-            "zone": zone,
+            "zone": own,
             "x": edges[index],
             "width": round(edges[index + 1] - edges[index], 3),
             "name": name if edges[index + 1] - edges[index] >= NARROW_BAND else "",
-            "here": zone == gauge["zone"],
+            "here": own == zone,
         }
-        for index, (zone, name) in enumerate(ZONE_NAMES)
+        for index, (own, name) in enumerate(names)
     ]
-    apart = edges[2] - edges[1] >= CLOSE
+    anchors = ("middle", "middle") if edges[2] - edges[1] >= CLOSE else ("end", "start")
     thresholds = [
-        {"x": edges[1], "label": f"n = {n:,}", "anchor": "middle" if apart else "end"},
-        {"x": edges[2], "label": f"dn = {d * n:,}", "anchor": "middle" if apart else "start"},
+        {"x": x, "label": label, "anchor": anchor} for x, label, anchor in zip(edges[1:3], labels, anchors, strict=True)
     ]
-    marker = place(p)
-    return {"bands": bands, "thresholds": thresholds, "marker": {"x": marker, "anchor": _anchor(marker)}}
+    marker = None if mark is None else {"x": place(mark), "anchor": _anchor(place(mark))}
+    return {"bands": bands, "thresholds": thresholds, "marker": marker}
 
 
 def loss_charts(
@@ -86,8 +105,8 @@ def chart_of(series: Sequence[Points], levels: Sequence[float]) -> dict[str, Any
     if not places or min(places) == max(places) or len(series[0]) < 2:
         return None
     exponents = [_exponent(y) for points in series for _, y in points] + [_exponent(level) for level in levels]
-    bottom, top = math.floor(min(exponents)), math.ceil(max(exponents))
-    top = max(top, bottom + 1)
+    bottom = math.floor(min(exponents))
+    top = max(round(max(exponents) + HEADROOM, 3), bottom + 1)
     first, last = min(places), max(places)
 
     def across(x: float) -> float:
@@ -98,6 +117,7 @@ def chart_of(series: Sequence[Points], levels: Sequence[float]) -> dict[str, Any
 
     curves = [[(across(x), down(_exponent(y))) for x, y in points] for points in series]
     stride = math.ceil((top - bottom) / MOST_Y_TICKS)
+    decades = range(math.floor(top), bottom - 1, -stride)
     return {
         "curves": [" ".join(f"{10 * x:.1f},{10 * y:.1f}" for x, y in curve) for curve in curves],
         "dots": [[{"x": x, "y": y} for x, y in curve] for curve in curves],
@@ -106,7 +126,7 @@ def chart_of(series: Sequence[Points], levels: Sequence[float]) -> dict[str, Any
         "top": top,
         "bottom": bottom,
         "levels": [down(_exponent(level)) for level in levels],
-        "y_ticks": [{"y": down(exponent), "exponent": exponent} for exponent in range(top, bottom - 1, -stride)],
+        "y_ticks": [{"y": down(exponent), "exponent": exponent} for exponent in decades],
         "x_ticks": [{"x": across(tick), "label": f"{tick:,}"} for tick in _round_numbers(int(first), int(last))],
     }
 

@@ -80,7 +80,7 @@ _ATTACK_FLAGS: dict[str, tuple[str, Any]] = {
 def commands(run_name: str, config: dict[str, Any], found: Reconstruction, reveal: bool) -> list[str]:
     """Training (where it was done here), attack, evaluation and report, in order."""
     run = shlex.quote(run_name)
-    victim = str(config.get("victim", ""))
+    victim = str(config.get("victim") or "")
     model = f" --model {shlex.quote(victim)}" if ":" in victim else ""
     dig = f"exhume attack {run} --method {shlex.quote(found.method)}{_attack_flags(found)} --seed {found.seed}{model}"
     made_here = [_train(victim, run, config)] if victim else []
@@ -98,7 +98,7 @@ def data_name(name: str) -> str:
 
 
 def _train(victim: str, run: str, config: dict[str, Any]) -> str:
-    data, model = dict(config.get("data", {})), dict(config.get("model", {}))
+    data, model = dict(config.get("data") or {}), dict(config.get("model") or {})
     data["name"] = data_name(str(data.get("name", "")))
     if data["name"] == "sphere":
         data.pop("standardise", None)
@@ -106,7 +106,7 @@ def _train(victim: str, run: str, config: dict[str, Any]) -> str:
     if victim == "rf":
         sizes = _flags(model, _MODEL_FLAGS)
     else:
-        sizes = _flags(model, _NETWORK_FLAGS) + _flags(dict(model.get("recipe", {})), _RECIPE_FLAGS)
+        sizes = _flags(model, _NETWORK_FLAGS) + _flags(dict(model.get("recipe") or {}), _RECIPE_FLAGS)
     sizes += _flags(dict(model.get("privacy") or {}), _PRIVACY_FLAGS) + (" --freeze" if model.get("freeze") else "")
     defence = f" --defence {shlex.quote(str(config['defence']))}" if config.get("defence") else ""
     return f"exhume train {shlex.quote(victim)}{_flags(data, _DATA_FLAGS)}{where}{sizes}{defence} --out {run}"

@@ -19,7 +19,7 @@ from exhume.report.run_subject import subject_of_run
 from exhume.report.subject import Subject
 from exhume.report.verdict import Case, verdict
 from exhume.theory import ZONE_TITLES, explain, gauge
-from exhume.verdicts import Findings
+from exhume.verdicts import FITTED, Findings
 from exhume.version import VERSION
 
 REPORT_SCHEMA = 2
@@ -229,9 +229,9 @@ def _attack(subject: Subject, found: Reconstruction) -> dict[str, Any]:
 
 
 def _converged(found: Reconstruction) -> bool | None:
-    """Whether the attack met its own tolerance; None where a partial outcome leaves that open."""
+    """Whether the attack fitted the weights that it used; None where a partial outcome leaves that open."""
     if found.outcome is not Outcome.PARTIAL:
-        return found.outcome is not Outcome.NOT_CONVERGED
+        return found.outcome is Outcome.RECOVERED or (found.outcome is Outcome.SPURIOUS and found.loss <= FITTED)
     tolerance = found.settings.get("tolerance")
     return None if tolerance is None else found.loss <= tolerance
 

@@ -24,7 +24,7 @@ def not_tested(
         starts = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         gaps = [f"Attacks other than {' and '.join(methods)}, and other starts than {starts}."]
     gaps += [
-        "Layers other than the head, and what several layers give away together.",
+        _other_layers(observation),
         "Membership inference, attribute inference, and attacks through the model's answers alone (black-box).",
         "Attackers who also hold public data of the same kind or a learned image prior.",
         not_audited(defences),
@@ -53,6 +53,12 @@ def knowledge(found: Reconstruction | None, observation: Observation) -> list[di
         _item(False, "The labels"),
         _item(False, "Any training sample, or the seed that drew them"),
     ]
+
+
+def _other_layers(observation: Observation) -> str:
+    if observation.initial_rows is None:
+        return "Layers other than the head, and what several layers give away together."
+    return "Layers other than the head and the first one, of which the change was used."
 
 
 def _knows_body(observation: Observation) -> bool:

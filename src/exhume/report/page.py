@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def rebuild(report: Path) -> Path:
     content = read_json(report)
     if content.get("schema") != REPORT_SCHEMA:
         raise ExhumeError(
-            f"expected a report of schema {REPORT_SCHEMA} in {report}, found {content.get('schema')!r}; "
+            f"expected a report of schema {REPORT_SCHEMA} in {report}, found {str(content.get('schema'))[:40]!r}; "
             "use the exhume version that wrote it"
         )
     page = report.with_suffix(".html")
@@ -64,14 +65,7 @@ def rebuild(report: Path) -> Path:
 
 def render(content: dict[str, Any]) -> str:
     """The page. Every text of the content is escaped; the script is fixed and the page allows no other."""
-    environment = Environment(
-        loader=PackageLoader("exhume", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "percent": percent, "plain": plain, "power": power}
+    environment = _environment()
     script = environment.get_template("page.js.jinja").render()
     attack = content["attack"]
     chance = next((line["chance"] for line in content["results"] if line["key"] == "error"), None)
@@ -86,6 +80,20 @@ def render(content: dict[str, Any]) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         json_base64=base64.b64encode(json.dumps(without_pictures(content), indent=2).encode()).decode(),
     )
+
+
+@cache
+def _environment() -> Environment:
+    """Kept, because compiling the templates takes longer than filling them in."""
+    environment = Environment(
+        loader=PackageLoader("exhume", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "percent": percent, "plain": plain, "power": power}
+    return environment
 
 
 def number(value: float | int | None) -> Markup:

@@ -61,7 +61,8 @@ def recipes_section(told: Collection[str], floor: float | None, drift: float | N
         )
     if drift is not None:
         far = "far: expect candidates that are only nearly right" if drift > DRIFTED else "little"
-        measured.append(f"The features moved by {plain(drift)} of their size in training: {far}.")
+        moved = f"moved by {plain(drift)} of their size in training: {far}" if drift else "did not move in training"
+        measured.append(f"The features {moved}.")
     return {
         "lines": [
             {
@@ -86,7 +87,8 @@ def broken(told: Collection[str], floor: float | None, zero: bool) -> list[str]:
     (['Adam, AdamW, RMSprop'], [])
     """
     if floor is not None:
-        return [f"{percent(min(floor, 1.0))} of the weights is outside of the span"] if floor > OUTSIDE else []
+        left = f"{percent(min(floor, 1.0))} of the weights is no combination of the records' features"
+        return [left] if floor > OUTSIDE else []
     found = [recipe.title for recipe in RECIPES if recipe.name in told and recipe.judged == "no"]
     if "weight-decay" in told and not zero:
         found.append("weight decay from a start that is not zero")

@@ -6,7 +6,6 @@ from typing import Any
 
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
-from exhume.files import read_json
 from exhume.report.commands import commands, data_name
 from exhume.report.defences import applied_defences
 from exhume.report.recipes import recipes_section
@@ -16,7 +15,7 @@ from exhume.report.subject import Artefact, Subject, attempt_line
 def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) -> Subject:
     """Reads what is in the folder. `factory` names code of the user's own that may run to make the features."""
     found, observation, summary = run.reconstruction(), run.observation(factory), run.summary()
-    config = read_json(run.path / "config.json") if (run.path / "config.json").exists() else {}
+    config = run.config()
     name = run.path.resolve().name
     finished = (run.path / "reconstruction.safetensors").stat().st_mtime
     stopped = run.checkpoint.exists()
@@ -70,7 +69,7 @@ def _artefact(run: RunFolder, summary: dict[str, Any], config: dict[str, Any]) -
 def _data(summary: dict[str, Any], config: dict[str, Any]) -> str | None:
     """The description of the data, where a user's folder is named without the folders that lead to it."""
     described: str | None = summary.get("data")
-    name = str(config.get("data", {}).get("name", ""))
+    name = str((config.get("data") or {}).get("name") or "")
     if described and name and described.startswith(f"{name}:"):
         return data_name(name) + described.removeprefix(name)
     # a description that cannot be told apart from a path is left out

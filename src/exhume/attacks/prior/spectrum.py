@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.files import SCHEMA, read_json, write_json
+from exhume.files import SCHEMA, check_schema, read_json, write_json
 from exhume.frequencies import ImageShape, frequencies, natural_variance, resolution_order, to_frequencies, to_rows
 
 KIND = "spectrum"
@@ -107,8 +107,9 @@ def save_spectrum(spectrum: Spectrum, path: Path) -> None:
 
 def load_spectrum(path: Path) -> Spectrum:
     told = read_json(path)
-    if told.get("kind") != KIND or told.get("schema") != SCHEMA:
-        raise ExhumeError(f"expected {path} to hold a spectrum of schema {SCHEMA}, found {told.get('kind')!r}")
+    if told.get("kind") != KIND:
+        raise ExhumeError(f"expected {path} to hold a spectrum, found {str(told.get('kind'))[:80]!r}")
+    check_schema(told, path)
     rings = told.get("rings")
     if not _are_rings(rings):
         raise ExhumeError(f"expected a positive variance for each colour axis and ring in {path}, found others")

@@ -13,6 +13,7 @@ from exhume.attacks.judgement import Facts, Judgement, Means
 from exhume.attacks.problem import Problem
 from exhume.attacks.ranks import Ranks
 from exhume.attacks.ridge.admission import check_features
+from exhume.attacks.ridge.room import Room, Sizes, room_for
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.attacks.subspace.parametrisation import LoweredRows, Parametrisation
 from exhume.errors import ExhumeError
@@ -43,10 +44,10 @@ class RidgeCase:
         features, ranks = observation.ridge, means.ranks
         check_features(features, ranks)
         split = split_rows(features.p, held_out)
-        room = _rows_that_fit(observation.d, means.dtype, means.memory_bytes, ranks)
-        used = min(split.used, room) if few_rows else split.used
+        room = _room(observation, split.used, few_rows, means)
+        used = room.rows
         features = ranks.share.of(features.part(0, used))
-        if not isinstance(features.rows, HeldRows) and used <= room:
+        if not isinstance(features.rows, HeldRows) and room.held:
             features = replace(features, rows=hold(features.rows, means.device, means.dtype))
         weights = ranks.share.columns(observation.weights[:, :used])
         loss = SpanLoss(features, weights, means.dtype, means.device, ranks)
@@ -69,6 +70,7 @@ class RidgeCase:
             rounding=rounding_noise(observation.weights),
             dtype=means.dtype,
             device=means.device,
+            at_most=room.candidates,
         )
         return cls(observation, split, problem)
 
@@ -99,6 +101,16 @@ def seen_through(observation: Observation, parametrisation: Parametrisation, mea
         rows = hold(rows, means.device, means.dtype)
     knowledge = replace(observation.knowledge, norm=observation.knowledge.norm or math.sqrt(observation.d))
     return Observation(replace(features, rows=rows), observation.weights, knowledge)
+
+
+def _room(observation: Observation, rows: int, few_rows: bool, means: Means) -> Room:
+    """A budget is kept to; without one, V may take a third of the machine's memory, and nothing else is counted."""
+    if means.memory_bytes is not None:
+        coarse = means.products != means.dtype
+        sizes = Sizes.of(observation, rows, few_rows, means.dtype, coarse, means.ranks)
+        return room_for(sizes, round(-means.ranks.largest(-means.memory_bytes)))
+    fitting = _rows_that_fit(observation.d, means.dtype, None, means.ranks)
+    return Room(min(rows, fitting) if few_rows else rows, few_rows or rows <= fitting)
 
 
 def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None, ranks: Ranks) -> int:

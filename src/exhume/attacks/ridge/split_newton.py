@@ -257,17 +257,19 @@ class _Search:
         if self.bench.dense or fit.loss >= growth.trim_below or self.bench.explained(fit):
             return fit
         growth.trim_below = fit.loss  # again only when it has fallen further
-        kept = self._needed(fit)
+        stuck = fit.loss <= SETTLED and not growth.paying  # then what explains less than is left stands in the way
+        kept = self._needed(fit, at_least=fit.loss if stuck else 0.0)
         if torch.equal(kept, fit.candidates):
             return fit
-        growth.pace.velocity = None
+        growth.pace.velocity, growth.paying = None, growth.paying or stuck
         if fit.loss > SETTLED:
             fresh = self.bench.random_start(len(fit.candidates) - len(kept), self._generator(self.bench.iteration))
             kept = torch.cat([kept, fresh])
         return self.bench.fit(kept)
 
-    def _needed(self, fit: Fit) -> Float[Tensor, "fewer d"]:
-        kept = trimmed(self.bench.part(len(fit.candidates)), fit, self._negligible(fit))
+    def _needed(self, fit: Fit, at_least: float = 0.0) -> Float[Tensor, "fewer d"]:
+        """Without what raises the loss by no more than noise would, or than `at_least`."""
+        kept = trimmed(self.bench.part(len(fit.candidates)), fit, max(self._negligible(fit), at_least))
         return kept if len(kept) >= self.problem.at_least else fit.candidates
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:

@@ -64,8 +64,9 @@ class Workbench:
         self.blind = abs(float(hermite_coefficients(self.loss.features.activation, 2)[2])) < BLIND
 
     def capacity(self, share: float) -> int:
-        """The most candidates for this problem that leave enough equations."""
-        return capacity(self.loss.equations, self.loss.features.d - 1 + self.loss.outputs, share)
+        """The most candidates for this problem that leave enough equations, and for which there is memory."""
+        most = capacity(self.loss.equations, self.loss.features.d - 1 + self.loss.outputs, share)
+        return most if self.problem.at_most is None else min(most, self.problem.at_most)
 
     # --- the loss on some of the rows
 

@@ -40,4 +40,6 @@ def _only_matrix(path: Path) -> Float[Tensor, "rows columns"]:
     if tensor.ndim != 2 or not tensor.is_floating_point():
         kind = str(tensor.dtype).removeprefix("torch.")
         raise ExhumeError(f"expected a floating-point matrix in {path}, found {kind} of shape {list(tensor.shape)}")
+    if not tensor.isfinite().all():
+        raise ExhumeError(f"expected finite numbers in {path}, found NaN or infinite ones")
     return tensor

@@ -1,0 +1,213 @@
+"""The ways into exhume that take files or words from outside, each with the files of the corpus that it reads.
+
+A target is called with the folder of a corpus in which one file has been changed. It may raise an `ExhumeError`;
+anything else that gets out of it is a fault.
+"""
+
+import contextlib
+import io
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from exhume.attacks.checkpoint import load_checkpoint
+from exhume.attacks.prior.spectrum import load_spectrum
+from exhume.attacks.subspace.file import read_subspace
+from exhume.auditing.from_files import Request, read_question
+from exhume.auditing.records import read_rows
+from exhume.auditing.weights_file import read_weights
+from exhume.cli.app import main
+from exhume.data.config import DataConfig
+from exhume.data.image_file import read_image
+from exhume.data.load import load
+from exhume.data.records import load_records
+from exhume.data.unpack import unpack
+from exhume.experiments.head_file import read_head
+from exhume.experiments.listing import differences, list_runs, with_settings
+from exhume.experiments.run import RunFolder
+from exhume.experiments.snapshots import load_snapshots
+from exhume.experiments.spec_file import plan_spec
+from exhume.experiments.truth import load_truth
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import MappedRows
+from exhume.known import load_known
+from exhume.observation import load_observation
+from exhume.reconstruction import load_reconstruction
+from exhume.report.page import rebuild
+from exhume.tensor_header import read_header
+
+EXIT_CODES = (None, 0, 1, 2, 130)
+
+
+class Fault(Exception):
+    """A command that ended in a way that was not foreseen."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """`files` are those that may be changed, by the mutator of that name; `share` of all inputs that it gets, about."""
+
+    name: str
+    mutator: str
+    files: tuple[str, ...]
+    call: Callable[[Path, Path], object]
+    """Gets the folder of the corpus and the changed file in it."""
+    share: float = 1.0
+    writes: bool = False
+    """Whether the folder has to be made anew afterwards."""
+
+
+def run_command(*arguments: object) -> None:
+    """The command line as a terminal has it: strict UTF-8 on standard output, one line and an exit code otherwise."""
+    sys.argv = ["exhume", *map(str, arguments)]
+    out, told = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+    code: object = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told):
+        try:
+            main()
+        except SystemExit as left:
+            code = left.code
+    complaint = told.getvalue()
+    if code not in EXIT_CODES or "found a fault" in complaint or "Traceback" in complaint:
+        raise Fault(f"{' '.join(sys.argv)[:300]}: exit code {code}: {complaint[-600:]}")
+
+
+def _observation(work: Path, changed: Path) -> None:
+    seen = load_observation(changed.with_name("observation.safetensors"))
+    if isinstance(seen.features, RidgeFeatures):
+        seen.features.rows.block(0, min(2, seen.features.rows.p))
+
+
+def _rows(work: Path, changed: Path) -> None:
+    rows = MappedRows.open(changed)
+    rows.block(0, min(2, rows.p))
+
+
+def _checkpoint(work: Path, changed: Path) -> None:
+    told = read_header(work / "stopped" / "checkpoint.safetensors").exhume
+    load_checkpoint(changed, told.get("settings", {}))
+
+
+def _listing(work: Path, changed: Path) -> None:
+    found = list_runs(work / "runs")
+    differences(with_settings(work / "runs", found))
+
+
+def _audit(work: Path, changed: Path) -> None:
+    read_question(
+        Request(
+            weights=work / "weights.safetensors",
+            features=work / "V.safetensors",
+            activation="relu",
+            truth=work / "rows.safetensors",
+        )
+    )
+
+
+def _cifar10(work: Path, changed: Path) -> None:
+    load(DataConfig(name="cifar10", samples=3, data_dir=work / "data"))
+
+
+def _unpack(work: Path, changed: Path) -> None:
+    target = work / "unpacked" / "photos"
+    target.parent.mkdir(exist_ok=True)
+    try:
+        unpack(changed, "zip" if changed.suffix == ".zip" else "tar.gz", target)
+    finally:
+        shutil.rmtree(target.parent)
+
+
+def _command(work: Path, changed: Path) -> None:
+    words = json.loads(changed.read_bytes())
+    run_command(*(word.replace("{work}", str(work)) for word in words))
+
+
+def _attack(work: Path, changed: Path) -> None:
+    run_command("attack", changed.parent, "--iterations", "4", "--budget", "1s")
+
+
+def _report(work: Path, changed: Path) -> None:
+    run_command("report", changed.parent)
+
+
+def _evaluate(work: Path, changed: Path) -> None:
+    run_command("evaluate", changed.parent, "--json")
+
+
+RUN_FILES = ("config.json", "summary.json", "observation.safetensors", "truth.safetensors")
+FOUND_FILES = ("reconstruction.safetensors", "snapshots.safetensors")
+OBSERVED = tuple(
+    f"runs/{run}/observation.safetensors" for run in ("rf", "file", "images", "two-layer", "midpoint", "resnet")
+)
+SEVERAL = tuple(
+    f"data/several/{name}" for name in ("a.png", "a.jpg", "a.gif", "a.bmp", "a.webp", "a.tif", "gray16.png")
+)
+
+TARGETS = (
+    Target("observation", "safetensors", (*OBSERVED, "runs/file/features.safetensors"), _observation, 12),
+    Target(
+        "reconstruction", "safetensors", ("runs/rf/reconstruction.safetensors",), lambda _, p: load_reconstruction(p), 4
+    ),
+    Target("truth", "safetensors", ("runs/images/truth.safetensors",), lambda _, p: load_truth(p), 4),
+    Target("snapshots", "safetensors", ("runs/rf/snapshots.safetensors",), lambda _, p: load_snapshots(p), 2),
+    Target("checkpoint", "safetensors", ("stopped/checkpoint.safetensors",), _checkpoint, 4),
+    Target("known", "safetensors", ("runs/rf/known.safetensors",), lambda _, p: load_known(p, 3), 3),
+    Target("features", "safetensors", ("V.safetensors",), _rows, 2),
+    Target("subspace", "safetensors", ("basis.safetensors",), lambda _, p: read_subspace(p, 3), 2),
+    Target("head", "safetensors", ("head.safetensors",), lambda _, p: read_head(p), 2),
+    Target("records", "safetensors", ("embeddings.safetensors",), lambda _, p: load_records(p), 2),
+    Target("rows", "safetensors", ("rows.safetensors", "runs/rf/truth.safetensors"), lambda _, p: read_rows(p), 3),
+    Target("weights", "safetensors", ("weights.safetensors", "layers.safetensors"), lambda _, p: read_weights(p), 4),
+    Target("torch-weights", "bytes", ("weights.pt",), lambda _, p: read_weights(p), 4),
+    Target("audit", "safetensors", ("weights.safetensors", "V.safetensors", "rows.safetensors"), _audit, 4),
+    Target("spectrum", "json", ("spectrum.json",), lambda _, p: load_spectrum(p), 2),
+    Target("listing", "json", ("runs/rf/summary.json", "runs/rf/config.json"), _listing, 4),
+    Target("page", "json", ("runs/images/report.json", "runs/rf/report.json"), lambda _, p: rebuild(p), 3),
+    Target("trace", "text", ("runs/rf/trace.csv",), lambda _, p: RunFolder(p.parent).trace(), 3),
+    Target("spec", "text", ("spec.toml",), lambda _, p: plan_spec(p), 6),
+    Target("cifar10", "bytes", ("data/cifar-10-batches-bin/data_batch_1.bin",), _cifar10, 2),
+    Target("cifar10-names", "text", ("data/cifar-10-batches-bin/batches.meta.txt",), _cifar10, 1),
+    Target("image", "bytes", SEVERAL, lambda _, p: read_image(p), 12),
+    Target("archive", "bytes", ("photos.tar.gz", "photos.zip"), _unpack, 3),
+    Target("gauge", "safetensors", OBSERVED, lambda _, p: run_command("gauge", p), 1),
+    Target("gauge-layers", "safetensors", ("layers.safetensors",), lambda _, p: run_command("gauge", p, "--dim", 3), 1),
+    Target("command", "command", tuple(f"commands/{number}.json" for number in range(21)), _command, 3, True),
+    Target("attack", "safetensors", ("runs/rf/observation.safetensors",), _attack, 0.5, True),
+    Target("attack-goes-on", "safetensors", ("stopped/checkpoint.safetensors",), _attack, 0.5, True),
+    Target(
+        "evaluate",
+        "safetensors",
+        tuple(f"runs/{run}/{name}.safetensors" for run in ("rf", "images") for name in ("truth", "reconstruction")),
+        _evaluate,
+        0.7,
+        True,
+    ),
+    Target(
+        "report",
+        "json",
+        ("runs/rf/config.json", "runs/images/config.json", "runs/images/summary.json"),
+        _report,
+        0.6,
+        True,
+    ),
+    Target(
+        "report-tensors",
+        "safetensors",
+        tuple(f"runs/{run}/{name}" for run in ("rf", "images") for name in (*FOUND_FILES, "truth.safetensors")),
+        _report,
+        0.6,
+        True,
+    ),
+    Target(
+        "sweep",
+        "json",
+        ("small/runs/*/config.json", "small/runs/*/summary.json"),
+        lambda work, _: run_command("sweep", work / "small.toml", "--engine", "here"),
+        0.5,
+        True,
+    ),
+)
+BY_NAME = {target.name: target for target in TARGETS}

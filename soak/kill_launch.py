@@ -1,0 +1,66 @@
+"""Runs exhume's command line so that it can be killed well: started by `kills.py`, never by hand.
+
+Checkpoints are written every few hundredths of a second instead of every 20 s, so that short runs have many of them.
+With SOAK_DIE_AT = N the process kills itself, without a word, right before its N-th operation on a file below
+SOAK_FOLDER (opening one to write, renaming, linking, making a folder, removing). SOAK_COUNT names a file that gets the
+number of these operations at the end.
+"""
+
+import atexit
+import functools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+CHECKPOINT_SECONDS = 0.03
+CHANGES = ("os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir")
+
+
+class Fuse:
+    """Burns down by one with each operation on a file."""
+
+    def __init__(self, folder: str, length: int | None) -> None:
+        self.folder, self.length, self.count = folder, length, 0
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in CHANGES and not (event == "open" and _writes(arguments)):
+            return
+        if not any(isinstance(name, str) and name.startswith(self.folder) for name in map(_text, arguments)):
+            return
+        self.count += 1
+        if self.count == self.length:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _writes(arguments: tuple[Any, ...]) -> bool:
+    flags = arguments[2]
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))
+
+
+def _text(name: object) -> object:
+    return os.fspath(name) if isinstance(name, os.PathLike) else name
+
+
+def main() -> None:
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    first = os.environ.get("RANK", "0") == "0"  # of several ranks, the one that writes
+    length = os.environ.get("SOAK_DIE_AT") if first else None
+    fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length))
+    sys.addaudithook(fuse)
+    if first and "SOAK_COUNT" in os.environ:
+        atexit.register(lambda: Path(os.environ["SOAK_COUNT"]).write_text(str(fuse.count)))
+
+    from exhume.attacks import loop
+    from exhume.cli import main as exhume
+    from exhume.experiments import run
+    from exhume.victims.descent_loop import Surroundings
+
+    loop.CHECKPOINT_SECONDS = CHECKPOINT_SECONDS
+    run.Surroundings = functools.partial(Surroundings, seconds_between=CHECKPOINT_SECONDS)  # type: ignore[misc,assignment]
+    exhume()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The commands that are killed: what each needs, the folder that it writes, and whom to kill."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LAUNCH = str(Path(__file__).with_name("kill_launch.py"))
+ALONE = (sys.executable, LAUNCH)
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", LAUNCH)
+PROBLEM = ("--data", "sphere", "--dim", "20", "--samples", "4", "--seed", "1")
+SPEC = """
+seeds = 3
+
+[[victim]]
+kind = "rf"
+data = "sphere"
+dim = 8
+samples = 2
+ratio = [1, 4]
+
+[[attack]]
+method = "heavy-ball"
+iterations = [5, 200]
+"""
+
+
+def the_process(process: subprocess.Popen[bytes], chance: random.Random) -> int:
+    return process.pid
+
+
+def one_rank(process: subprocess.Popen[bytes], chance: random.Random) -> int | None:
+    """One of the processes that torchrun started; None while there are none."""
+    try:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    except OSError:
+        return None
+    return int(chance.choice(sorted(children))) if children else None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`command(folder)` writes into `folder`; `prepare(folder)` makes what it needs there. `share` of all kills."""
+
+    name: str
+    share: float
+    prepare: Callable[[Path], None]
+    command: Callable[[Path], list[str]]
+    victim: Callable[[subprocess.Popen[bytes], random.Random], int | None] = the_process
+    start: tuple[str, ...] = ALONE
+    new_folder: bool = False
+    """Whether the command makes its folder as a whole: it is then complete or absent, and a second call is refused."""
+    out: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def scenes(store: Path) -> list[Scene]:
+    """`store` holds what scenes share: it is made once."""
+    trained, audited = store / "trained", store / "audited"
+
+    def a_copy(folder: Path) -> None:
+        shutil.copytree(trained, folder, dirs_exist_ok=True)
+
+    def a_spec(folder: Path) -> None:
+        (folder / "grid.toml").write_text(SPEC)
+
+    two_layer = ("two-layer", *PROBLEM, "--width", "500", "--until", "1e-20", "--steps", "20000")
+    attack = ("--method", "heavy-ball", "--step", "1e-2", "--iterations", "400", "--seed", "1")
+    split = ("--dtype", "float64", "--method", "split-newton", "--iterations", "27", "--seed", "1")
+    weights = ("audit", audited / "w.safetensors", "--features", audited / "V.safetensors", "--activation", "relu")
+    records = ("--truth", audited / "truth.safetensors", "--initial", "zero", "--seed", "1")
+    return [
+        Scene("train", 0.2, _nothing, lambda f: ["train", *two_layer, "--out", f"{f}/run"], new_folder=True, out="run"),
+        Scene("attack, gradient", 0.15, a_copy, lambda f: ["attack", str(f), *attack]),
+        Scene("attack, Newton", 0.15, a_copy, lambda f: ["attack", str(f), *split]),
+        Scene(
+            "sweep in one process",
+            0.15,
+            a_spec,
+            lambda f: ["sweep", f"{f}/grid.toml", "--engine", "here", "--out", f"{f}/out"],
+        ),
+        Scene(
+            "sweep with workers",
+            0.15,
+            a_spec,
+            lambda f: ["sweep", f"{f}/grid.toml", "--workers", "1", "--threads", "1", "--out", f"{f}/out"],
+        ),
+        Scene(
+            "audit",
+            0.1,
+            _nothing,
+            lambda f: [*map(str, (*weights, *records)), "--out", f"{f}/audit"],
+            new_folder=True,
+            out="audit",
+        ),
+        Scene("attack on two ranks", 0.1, a_copy, lambda f: ["attack", str(f), *split], one_rank, TORCHRUN),
+    ]
+
+
+def make_store(store: Path) -> None:
+    """A victim to attack, and the weights of another one to audit."""
+    train = ("train", "rf", *PROBLEM, "--ratio", "6")
+    _exhume(*train, "--out", str(store / "trained"))
+    _write_audited(store / "audited")
+
+
+def _nothing(folder: Path) -> None:
+    pass
+
+
+def _exhume(*arguments: str) -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-m", "exhume", *arguments], check=True, capture_output=True, env=environment)
+
+
+def _write_audited(folder: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    stream = torch.Generator().manual_seed(3)
+    samples = torch.randn(3, 12, generator=stream)
+    samples *= 12**0.5 / samples.norm(dim=1, keepdim=True)
+    rows = torch.randn(400, 12, generator=stream) / 12**0.5
+    weights = torch.randn(1, 3, generator=stream) @ (samples @ rows.T).relu()
+    folder.mkdir()
+    save_file({"head.weight": weights}, folder / "w.safetensors")
+    save_file({"V": rows}, folder / "V.safetensors")
+    save_file({"inputs": samples}, folder / "truth.safetensors")

@@ -1,0 +1,193 @@
+"""Kills exhume's commands at random moments, runs them again until they are done, and looks at what is there then.
+
+    python soak/kills.py --kills 100 --json kills.json
+
+Half of the kills come at a random time, from outside; the others right before a random operation on a file, where a
+clock would hardly ever strike. After each kill every file with a final name has to be whole, and a folder that a
+command makes is complete or absent. In the end everything equals an undisturbed run but for times and memory, and no
+temporary file is left.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contents import contents, differences, temporaries, unreadable
+from kill_scenes import Scene, make_store, scenes
+
+LONGEST_SECONDS = 300.0
+MOST_KILLS_A_RUN = 4
+REFUSED = 2  # the exit code for a folder that is there already
+
+
+@dataclass
+class Tally:
+    """What became of one scene."""
+
+    name: str
+    kills: int = 0
+    at_files: int = 0
+    resumed_runs: int = 0
+    temporaries_after_kills: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Calm:
+    """An undisturbed run: what it leaves, how long it takes, how many operations on files it needs."""
+
+    contents: dict[str, Any]
+    seconds: float
+    operations: int
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="scenes whose name begins with this")
+    parser.add_argument("--json", type=Path, help="where to write the counts")
+    asked = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="exhume-kills-") as name:
+        place = Path(name).resolve()
+        (place / "store").mkdir()
+        make_store(place / "store")
+        chosen = [scene for scene in scenes(place / "store") if scene.name.startswith(asked.only or "")]
+        tallies = [
+            harass(scene, kills, place, random.Random(f"{asked.seed} {scene.name}"))
+            for scene, kills in zip(chosen, shares(asked.kills, chosen), strict=True)
+        ]
+    result = summary(tallies, time.monotonic() - began)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(result, indent=2) + "\n")
+    print(f"{result['kills']} kills, {result['resumed_runs']} runs resumed: {len(result['faults'])} faults")
+    for fault in result["faults"]:
+        print(f"  {fault}", file=sys.stderr)
+    return 1 if result["faults"] else 0
+
+
+def shares(kills: int, chosen: Sequence[Scene]) -> list[int]:
+    """Kills for each scene, at least one, about by their shares, as many in all as asked for (or one each)."""
+    whole = sum(scene.share for scene in chosen)
+    counts = [max(1, int(kills * scene.share / whole)) for scene in chosen]
+    for index in range(max(0, kills - sum(counts))):
+        counts[index % len(counts)] += 1
+    return counts
+
+
+def summary(tallies: Sequence[Tally], seconds: float) -> dict[str, Any]:
+    return {
+        "kills": sum(tally.kills for tally in tallies),
+        "at_files": sum(tally.at_files for tally in tallies),
+        "resumed_runs": sum(tally.resumed_runs for tally in tallies),
+        "temporaries_after_kills": sum(tally.temporaries_after_kills for tally in tallies),
+        "faults": [f"{tally.name}: {fault}" for tally in tallies for fault in tally.faults],
+        "scenes": [asdict(tally) for tally in tallies],
+        "seconds": round(seconds, 1),
+    }
+
+
+def harass(scene: Scene, kills: int, place: Path, chance: random.Random) -> Tally:
+    tally = Tally(scene.name)
+    calm = undisturbed(scene, place)
+    while tally.kills < kills and len(tally.faults) < 5:
+        with tempfile.TemporaryDirectory(dir=place) as name:
+            folder = Path(name) / "f"
+            folder.mkdir()
+            scene.prepare(folder)
+            most = min(chance.randint(1, MOST_KILLS_A_RUN), kills - tally.kills)
+            killed = sum(_kill_once(scene, folder, calm, chance, tally) for _ in range(most))
+            if not killed:  # it was too quick each time
+                continue
+            tally.resumed_runs += 1
+            tally.faults += _finish(scene, folder, calm)
+    print(f"{scene.name}: {tally.kills} kills, {len(tally.faults)} faults", *tally.faults, sep="\n  ", flush=True)
+    return tally
+
+
+def undisturbed(scene: Scene, place: Path) -> Calm:
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        folder, count = Path(name) / "f", Path(name) / "count"
+        folder.mkdir()
+        scene.prepare(folder)
+        began = time.monotonic()
+        process = start(scene, folder, {"SOAK_COUNT": str(count)})
+        _, words = process.communicate(timeout=LONGEST_SECONDS)
+        if process.returncode != 0:
+            raise RuntimeError(f"{scene.name} fails undisturbed: {words.decode()[-500:]}")
+        return Calm(contents(folder), time.monotonic() - began, int(count.read_text()))
+
+
+def start(scene: Scene, folder: Path, more: dict[str, str]) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SOAK_FOLDER": str(folder)} | scene.environment | more
+    command = [*scene.start, *scene.command(folder)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def _kill_once(scene: Scene, folder: Path, calm: Calm, chance: random.Random, tally: Tally) -> bool:
+    """Starts the command and kills it; False if it was done before."""
+    if scene.new_folder and (folder / scene.out).exists():
+        return False
+    at_file = calm.operations > 0 and chance.random() < 0.5
+    if at_file:
+        process = start(scene, folder, {"SOAK_DIE_AT": str(chance.randint(1, calm.operations))})
+    else:
+        process = start(scene, folder, {})
+        _wait(process, chance.uniform(0.3, 1.0) * calm.seconds)
+        someone = scene.victim(process, chance) if process.poll() is None else None
+        if someone is not None:
+            os.kill(someone, signal.SIGKILL)
+    try:
+        process.communicate(timeout=LONGEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        tally.faults.append(f"did not end within {LONGEST_SECONDS:.0f} s after a kill")
+        return False
+    if process.returncode == 0:
+        return False
+    tally.kills += 1
+    tally.at_files += at_file
+    tally.temporaries_after_kills += bool(temporaries(folder.parent))
+    tally.faults += _half_written(scene, folder, calm)
+    return True
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def _half_written(scene: Scene, folder: Path, calm: Calm) -> list[str]:
+    faults = [f"half a file after a kill: {name}" for name in unreadable(folder)]
+    if scene.new_folder and (folder / scene.out).exists():
+        found = differences(contents(folder), calm.contents)
+        faults += [f"half a folder after a kill: {name}" for name in found if name.startswith(scene.out)]
+    return faults
+
+
+def _finish(scene: Scene, folder: Path, calm: Calm) -> list[str]:
+    """Runs the command to its end and compares."""
+    process = start(scene, folder, {})
+    _, words = process.communicate(timeout=LONGEST_SECONDS)
+    there = scene.new_folder and process.returncode == REFUSED and (folder / scene.out).exists()
+    if process.returncode != 0 and not there:
+        return [f"could not be resumed: {words.decode(errors='replace')[-300:]}"]
+    return [f"differs from an undisturbed run: {name}" for name in differences(contents(folder), calm.contents)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

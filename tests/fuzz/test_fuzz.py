@@ -1,0 +1,76 @@
+"""Inputs that once broke something, and a few hundred new ones; soak/fuzz.py tries tens of thousands.
+
+A file of corpus/TARGET/ is named LABEL--PLACE: the file of the corpus that it stands in for, with __ between folders.
+"""
+
+import importlib
+import random
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOAK = Path(__file__).parents[2] / "soak"
+KEPT = sorted(path for path in (Path(__file__).parent / "corpus").glob("*/*") if path.is_file())
+NEW_INPUTS = 300
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> Iterator[Any]:
+    """The modules of the harness, which is no package."""
+    sys.path.insert(0, str(SOAK))
+    try:
+        yield importlib.import_module("fuzz")
+    finally:
+        sys.path.remove(str(SOAK))
+
+
+@pytest.fixture(scope="module")
+def bench(fuzz: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A corpus of its own, and the alarm that ends what takes too long."""
+    folder, arguments = tmp_path_factory.mktemp("fuzz"), sys.argv
+    before = signal.signal(signal.SIGPROF, fuzz._ring)
+    try:
+        importlib.import_module("fuzz_corpus").make_corpus(folder / "corpus")
+        yield fuzz.Bench(folder / "corpus", folder / "work")
+    finally:
+        sys.argv = arguments
+        signal.signal(signal.SIGPROF, before)
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=[f"{path.parent.name}/{path.name}" for path in KEPT])
+def test_what_broke_once_is_taken_or_refused_in_one_line(bench: Any, kept: Path) -> None:
+    target = importlib.import_module("fuzz_targets").BY_NAME[kept.parent.name]
+    name = kept.name.partition("--")[2].replace("__", "/")
+    assert bench.attempt(target, name, kept.read_bytes()) is None
+
+
+def test_a_few_hundred_new_inputs_break_nothing(bench: Any) -> None:
+    """The cheap targets alone; the seed is fixed, so that a failure can be looked at."""
+    targets = [target for target in importlib.import_module("fuzz_targets").TARGETS if not target.writes]
+    for number in range(NEW_INPUTS):
+        dice = random.Random(f"test {number}")
+        target = dice.choice(targets)
+        name = dice.choice(bench.expand(target.files))
+        assert bench.attempt(target, name, bench.mutated(target, name, dice)) is None, (number, target.name, name)
+
+
+def test_a_traceback_and_a_hang_are_seen(bench: Any, fuzz: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin: the harness would notice."""
+    targets = importlib.import_module("fuzz_targets")
+
+    def stumble(work: Path, changed: Path) -> None:
+        raise KeyError("unforeseen")
+
+    def spin(work: Path, changed: Path) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(fuzz, "HANG_SECONDS", 0.05)
+    for call, what in ((stumble, "tracebacks"), (spin, "hangs")):
+        found = bench.attempt(targets.Target("broken", "json", ("spectrum.json",), call), "spectrum.json", b"{}")
+        assert found is not None
+        assert found[0] == what

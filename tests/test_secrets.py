@@ -1,0 +1,201 @@
+"""No network but for `data fetch`, no telemetry, files for the owner where they hold data, reports without paths."""
+
+import base64
+import getpass
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from exhume.cli.app import main
+from exhume.experiments import ray_engine
+from exhume.files import PRIVATE_KINDS, read_tensors
+from exhume.tensor_header import read_header
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+
+# Runs command lines one after the other and lists what they do with sockets. Names are looked up through sockets, too.
+WATCHED = """
+import json, shlex, sys
+used = []
+def watch(event, arguments):
+    if event.startswith("socket.") and event != "socket.gethostname":
+        family = arguments[1] if event == "socket.__new__" else None
+        if family is None or int(family) != 1:  # 1: a socket between processes of this machine
+            used.append([current, event, repr(arguments[1:])])
+current = "import"
+sys.addaudithook(watch)
+from exhume.cli.app import main
+for line in sys.stdin.read().splitlines():
+    current = line
+    sys.argv = ["exhume", *shlex.split(line)]
+    try:
+        main()
+    except SystemExit as left:
+        if left.code:
+            raise RuntimeError(line)
+print("SOCKETS " + json.dumps(used))
+"""
+FLOW = """gauge --params 600 --dim 10 --samples 3
+width --samples 10 --dim 20 --separation 0.5
+train rf --data PHOTOS --samples 3 --ratio 3 --out RUN
+attack RUN --method heavy-ball --iterations 5
+evaluate RUN
+known RUN
+report RUN
+runs FOLDER
+compare RUN --attacks heavy-ball --budget 1s
+sweep FOLDER/grid.toml --engine here
+audit RUN/features.safetensors --features FOLDER/V.safetensors --activation relu --budget 1s --out FOLDER/audit
+"""
+GRID = """seeds = 1
+[[victim]]
+kind = "rf"
+data = "sphere"
+dim = 3
+samples = 2
+ratio = 4
+[[attack]]
+method = "heavy-ball"
+iterations = 3
+"""
+
+
+def make_photos(folder: Path) -> Path:
+    photos = folder / "home of somebody" / "holiday"
+    photos.mkdir(parents=True)
+    stream = np.random.default_rng(0)
+    for number in range(3):
+        Image.fromarray(stream.integers(0, 256, (4, 4, 3), dtype=np.uint8)).save(photos / f"{number}.png")
+    return photos
+
+
+def write_audited(folder: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    stream = torch.Generator().manual_seed(0)
+    rows = torch.randn(40, 3, generator=stream)
+    save_file({"V": rows}, folder / "V.safetensors")
+    save_file({"weights": (rows @ torch.randn(3, generator=stream)).clamp_min(0)}, folder / "features.safetensors")
+
+
+@pytest.fixture(scope="module")
+def flow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A run with all its files in a folder with an absolute path, and the sockets that it took."""
+    folder = tmp_path_factory.mktemp("somewhere")
+    photos, run = make_photos(folder), folder / "run"
+    write_audited(folder)
+    (folder / "grid.toml").write_text(GRID)
+    lines = FLOW.replace("RUN/features", "FOLDER/features").replace("PHOTOS", f"'{photos}'")
+    lines = lines.replace("RUN", str(run)).replace("FOLDER", str(folder))
+    command = [sys.executable, "-c", WATCHED]
+    done = subprocess.run(
+        command, input=lines, capture_output=True, text=True, timeout=250, env=ENVIRONMENT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    sockets = json.loads(done.stdout.rpartition("SOCKETS ")[2])
+    return {"folder": folder, "run": run, "sockets": sockets, "photos": photos}
+
+
+def test_no_command_of_the_flow_opens_a_socket(flow: dict[str, Any]) -> None:
+    assert flow["sockets"] == []
+
+
+def test_data_fetch_is_the_one_that_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The twin: the same watch sees a socket where there is one."""
+    opened = []
+
+    def refuse(*arguments: object, **named: object) -> None:
+        opened.append(arguments)
+        raise OSError("no network in this test")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(sys, "argv", ["exhume", "data", "fetch", "cifar10", "--data-dir", str(tmp_path)])
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(SystemExit):
+        main()
+    assert opened
+
+
+def texts_of(run: Path) -> dict[str, str]:
+    """Everything in a run that is for other eyes: its pages and its numbers, and what the page carries inside."""
+    found = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in run.iterdir()
+        if path.suffix in (".json", ".html", ".csv")
+    }
+    found.pop("config.json", None)  # it says where the data are, so that the run can be made again
+    for name, text in list(found.items()):
+        for number, carried in enumerate(re.findall(r"base64,([A-Za-z0-9+/=]{200,})", text)):
+            decoded = base64.b64decode(carried)
+            found[f"{name}, part {number}"] = decoded.decode("utf-8", "replace")
+    return found
+
+
+@pytest.mark.parametrize("where", ["run", "audit"])
+def test_reports_and_summaries_name_neither_paths_of_the_machine_nor_users(flow: dict[str, Any], where: str) -> None:
+    texts = texts_of(flow["folder"] / where)
+    assert {"report.json", "report.html", "summary.json"} <= texts.keys()
+    secrets = {str(flow["folder"]), str(flow["folder"].parent), "somebody", socket.gethostname(), str(Path.home())}
+    secrets |= {f"/{getpass.getuser()}/"}
+    for name, text in texts.items():
+        assert [secret for secret in secrets if len(secret) > 2 and secret in text] == [], name
+
+
+def test_the_configuration_alone_says_where_the_data_are(flow: dict[str, Any]) -> None:
+    assert json.loads((flow["run"] / "config.json").read_text())["data"]["name"] == str(flow["photos"])
+    assert "holiday" in json.loads((flow["run"] / "summary.json").read_text())["data"]
+
+
+def test_tensor_files_of_a_run_carry_no_path(flow: dict[str, Any]) -> None:
+    for path in flow["run"].glob("*.safetensors"):
+        assert b"somebody" not in path.read_bytes(), path.name
+
+
+def test_files_with_data_are_the_owner_s_and_others_follow_the_umask(flow: dict[str, Any]) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    seen = {}
+    for path in flow["run"].iterdir():
+        mode = stat.S_IMODE(path.stat().st_mode)
+        kind = read_header(path).exhume["kind"] if path.suffix == ".safetensors" else ""
+        expected = 0o600 if kind in PRIVATE_KINDS else 0o666 & ~umask
+        assert mode == expected, f"{path.name}: {mode:o}"
+        seen[path.name] = mode
+    assert seen["truth.safetensors"] == seen["known.safetensors"] == seen["reconstruction.safetensors"] == 0o600
+    assert stat.S_IMODE(flow["run"].stat().st_mode) == 0o777 & ~umask
+    assert read_tensors(flow["run"] / "truth.safetensors", "truth").tensors
+
+
+def test_a_ray_sweep_sends_no_usage_statistics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = []
+
+    def init(**options: object) -> None:
+        seen.append(os.environ.get("RAY_USAGE_STATS_ENABLED"))
+
+    ray = SimpleNamespace(init=init, is_initialized=lambda: False, shutdown=lambda: None)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "1")
+    monkeypatch.setattr(ray_engine, "_import_ray", lambda: ray)
+    engine = ray_engine.RayEngine(tmp_path, workers=1, threads=1, address=None)
+    engine.open()
+    assert seen == ["0"]
+
+
+def test_nothing_but_the_download_imports_what_opens_sockets() -> None:
+    source = Path(sys.modules["exhume"].__file__ or "").parent
+    network = re.compile(
+        r"^\s*(?:import|from)\s+(?:socket|urllib\.request|http|requests|httpx|aiohttp|ftplib|smtplib)\b", re.M
+    )
+    found = {str(path.relative_to(source)) for path in source.rglob("*.py") if network.search(path.read_text())}
+    assert found == {"data/download.py"}
