@@ -79,19 +79,19 @@ def all_cases(place: Path, chance: random.Random) -> list[Case]:
     calm = {name: undisturbed(known[name], place) for name in dict.fromkeys((*full, *halfway))}
     cases = []
     for name in full:
-        cases.append(_on_a_disk(f"disk full: {name}", place, lambda disk, n=name: full_disk(known[n], disk, calm[n])))
+        cases.append(_on_a_disk(f"disk full: {name}", place, full_disk, known[name], calm[name]))
     for name in halfway:
-        cases.append(_on_a_disk(f"read-only: {name}", place, lambda disk, n=name: read_only(known[n], disk, calm[n])))
+        cases.append(_on_a_disk(f"read-only: {name}", place, read_only, known[name], calm[name]))
     for number in range(PRESSES):
         scene = known[halfway[number % 2]]
         cases.append(pressed_twice(f"Ctrl-C twice, {number + 1}: {scene.name}", scene, place, calm[scene.name], chance))
     return cases
 
 
-def _on_a_disk(name: str, place: Path, fault: Callable[[Path], Case]) -> Case:
+def _on_a_disk(name: str, place: Path, fault: Callable[[Scene, Path, Calm], Case], scene: Scene, calm: Calm) -> Case:
     try:
         with a_disk(place) as disk:
-            case = fault(disk)
+            case = fault(scene, disk, calm)
     except (subprocess.CalledProcessError, FileNotFoundError) as problem:
         return Case(name, skipped=f"no tmpfs can be mounted here ({problem})")
     case.name = name

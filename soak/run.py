@@ -40,7 +40,7 @@ def _one_after_the_other(lane: list[tuple[str, list[str]]], results: Path) -> li
 
 def _run(name: str, options: list[str], result: Path) -> int:
     result.unlink(missing_ok=True)  # figures of an earlier run are not those of this one
-    command = [sys.executable, HERE / f"{name}.py", *options, "--json", result]
+    command = [sys.executable, str(HERE / f"{name}.py"), *options, "--json", str(result)]
     code = subprocess.run(command, check=False).returncode
     print(f"{name}: {'all promises kept' if code == 0 else f'ended with {code}'}", flush=True)
     return abs(code)
