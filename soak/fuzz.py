@@ -124,6 +124,7 @@ def work(asked: argparse.Namespace, place: Path) -> int:
     signal.signal(signal.SIGPROF, _ring)
     _limit_memory()
     bench = Bench(place / "corpus", place / "work")
+    os.chdir(bench.folder)  # a command may be told to write to 0 or nan
     targets = [target for target in TARGETS if asked.only in (None, target.name)]
     shares = [target.share for target in targets]
     done: dict[str, int] = {}

@@ -89,10 +89,10 @@ def _entry(name: str, field: Any, data_start: int, size: int) -> Entry:
     if dtype not in ITEM_BYTES:
         raise ValueError(f"the unknown type {dtype!r} of {name!r}")
     if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
-        raise ValueError(f"shape {shape} and bytes {begin} to {end} of {name!r}")
+        raise ValueError(f"shape {str(shape)[:80]} and bytes {str(begin)[:40]} to {str(end)[:40]} of {name[:80]!r}")
     entry = Entry(dtype, shape, data_start + begin)
     if end - begin != entry.numbers * ITEM_BYTES[dtype]:
-        raise ValueError(f"{end - begin} bytes for {name!r} of type {dtype} and shape {shape}")
+        raise ValueError(f"{end - begin} bytes for {name[:80]!r} of type {dtype} and shape {str(shape)[:80]}")
     if data_start + end > size:
         raise ValueError(f"{name!r} ending at byte {data_start + end} of a file of {size}: it is cut off")
     return entry

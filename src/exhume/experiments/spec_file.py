@@ -21,7 +21,7 @@ def read_spec(path: Path) -> Sweep:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise ExhumeError(f"expected a readable sweep at {path}, found: {problem.strerror}") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, or a number of thousands of digits
         raise UsageError(f"expected TOML in {path}, found: {problem}") from problem
     if "victim" not in content:
         raise UsageError(f"expected a section [[victim]] in {path}, found none")

@@ -20,6 +20,7 @@ these alone; p in the matrices below is their number. F Fᵀ, F θᵀ, ||r||² a
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -209,13 +210,17 @@ class SpanLoss:
             return self.ranks.sum(self.features.pull_back(weigh, len(like), like.dtype, like.device))
 
     def predict_loss(self, candidates: Float[Tensor, "m d"], coefficients: Float[Tensor, "m k"]) -> float:
-        """||θ − αᵀF||² / ||θ||² for coefficients that were found elsewhere, on other rows. One pass."""
+        """||θ − αᵀF||² / ||θ||² for coefficients that were found elsewhere, on other rows. One pass.
+
+        A prediction that overflows is as wrong as a number can say.
+        """
         missed = 0.0
         scaled = (coefficients / self.scale).to(candidates.dtype)
         for block, features in self.features.feature_blocks(candidates):
             missed += float((self.weights[:, block] - scaled.T @ features).double().square().sum())
         self.count_passes(1)
-        return self.ranks.total(missed) / self.energy
+        share = self.ranks.total(missed) / self.energy
+        return share if math.isfinite(share) else sys.float_info.max
 
     def _finish(self, fit: Fit, exactly: bool) -> Fit:
         """Residual and loss, after one refinement of the coefficients: the Gram matrix is rounded."""
