@@ -16,6 +16,7 @@ from torch import Tensor, contiguous_format
 from exhume.errors import ExhumeError
 from exhume.leftovers import Claim, remove_leftovers
 from exhume.strict_json import parse_json
+from exhume.tensor_header import MOST_DIMENSIONS
 
 SCHEMA = 1
 _METADATA_KEY = "exhume"
@@ -112,6 +113,8 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
             header = parse_json((file.metadata() or {}).get(_METADATA_KEY, "null"))
             # copies, because matrix products round differently where memory is not aligned as torch's own is
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if any(tensor.ndim > MOST_DIMENSIONS for tensor in tensors.values()):
+            raise ValueError("a tensor of more dimensions than torch can compute with")
     except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as problem:
         raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
     if not isinstance(header, dict) or header.get("kind") != kind:

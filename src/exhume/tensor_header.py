@@ -30,6 +30,7 @@ ITEM_BYTES = {
     "F8_E4M3": 1,
     "F8_E5M2": 1,
 }
+MOST_DIMENSIONS = 64  # that torch computes with
 LARGEST_HEADER = 100 * 2**20
 
 
@@ -90,6 +91,8 @@ def _entry(name: str, field: Any, data_start: int, size: int) -> Entry:
         raise ValueError(f"the unknown type {dtype!r} of {name!r}")
     if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
         raise ValueError(f"shape {str(shape)[:80]} and bytes {str(begin)[:40]} to {str(end)[:40]} of {name[:80]!r}")
+    if len(shape) > MOST_DIMENSIONS:
+        raise ValueError(f"{len(shape)} dimensions of {name[:80]!r}, more than a tensor can have")
     entry = Entry(dtype, shape, data_start + begin)
     if end - begin != entry.numbers * ITEM_BYTES[dtype]:
         raise ValueError(f"{end - begin} bytes for {name[:80]!r} of type {dtype} and shape {str(shape)[:80]}")

@@ -1,5 +1,6 @@
 """Values that users write as text, and what they mean."""
 
+import math
 import re
 
 import torch
@@ -23,6 +24,17 @@ def parse_counts(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(count) for count in text.split(","))
     except ValueError:
         raise UsageError(f"expected whole numbers separated by commas, found {text!r}") from None
+
+
+def parse_ratios(text: str) -> tuple[float, ...]:
+    """Positive numbers, e.g. 1,1.5,2."""
+    try:
+        ratios = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        ratios = ()
+    if not ratios or not all(math.isfinite(ratio) and ratio > 0 for ratio in ratios):
+        raise UsageError(f"expected positive numbers separated by commas, found {text!r}")
+    return ratios
 
 
 def resolve_params(ratio: float | None, params: int | None, n: int, d: int) -> int:

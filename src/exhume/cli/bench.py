@@ -39,15 +39,17 @@ def bench(
     from exhume.experiments.bench import METHODS, Case, compare, speedup, success_curve
     from exhume.files import SCHEMA, write_json
     from exhume.report.bench_figures import draw_coefficients, draw_race, draw_success, recovered_by_coefficient
+    from exhume.values import parse_ratios
 
+    ratios = parse_ratios(success) if success else ()
+    _ready(out)
     case = Case(dim, samples, ratio, activation, seed)
     timings = compare(case, parse_duration(published), lambda line: say(line, as_json=True), steps)
     _table(timings, json)
     results: dict[str, Any] = {"schema": SCHEMA, "case": case.title(), **speedup(timings)}
     results |= {method: _numbers(timing) for method, timing in timings.items()}
     draw_race({name: timing.curve for name, timing in timings.items()}, case.title(), _ready(out) / "race.png")
-    if success:
-        ratios = tuple(float(value) for value in success.split(","))
+    if ratios:
         base = Case(success_dim, success_samples, activation=activation)
         curves: dict[str, list[Trial]] = {}
         for method in METHODS[:1] if ours_only else METHODS:

@@ -1,5 +1,6 @@
 """From a request to a data set: the one way in."""
 
+import os
 from pathlib import Path
 
 import torch
@@ -66,9 +67,20 @@ def _as_dataset(images: ImageSet, config: DataConfig) -> Dataset:
     )
 
 
+def _check_size(samples: int, dim: int) -> None:
+    """Refuses numbers that no memory of this machine could hold before anybody asks for it."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 8 * max(samples, 1) * dim > memory:
+        raise UsageError(
+            f"expected data that fit into the {memory / 1e9:.0f} GB of this machine, found {samples} samples of "
+            f"dimension {dim}; take fewer"
+        )
+
+
 def _load_sphere(config: DataConfig) -> Dataset:
     assert config.dim is not None, "a configuration of the sphere has a dimension"
     dtype = DTYPES[config.dtype]
+    _check_size(config.samples, config.dim)
     drawn = draw_sphere(config.samples, config.dim, config.subspace, config.label_rule, config.noise, config.seed)
     preparation = Preparation(
         mean=torch.zeros(0, dtype=dtype),

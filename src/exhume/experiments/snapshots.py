@@ -5,6 +5,7 @@ as wanted every other one is dropped and s doubles: at any time the kept ones ar
 Their memory is bounded too: large candidates are kept less often, and not at all where a few would be too many.
 """
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def load_snapshots(path: Path) -> tuple[Snapshot, ...]:
             for index, (iteration, passes, loss) in enumerate(file.meta["snapshots"])
         )
         if not all(_is_whole(shot) for shot in shots):
-            raise ValueError("candidates that are no finite rows")
+            raise ValueError("candidates or losses that are not finite")
         return shots
     except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise ExhumeError(f"expected whole snapshots in {path}, found damage at {problem}; attack again") from problem
@@ -111,4 +112,6 @@ def load_snapshots(path: Path) -> tuple[Snapshot, ...]:
 
 def _is_whole(shot: Snapshot) -> bool:
     rows = shot.candidates
+    if not (math.isfinite(shot.passes) and math.isfinite(shot.loss)):
+        return False
     return rows.ndim == 2 and rows.is_floating_point() and bool(torch.isfinite(rows).all())
