@@ -12,6 +12,7 @@ from torch import Tensor
 from exhume.errors import ExhumeError
 
 EIGHT_BIT_GRAY = ("1", "L", "LA")
+MOST_PIXELS = 50_000_000
 SIXTEEN_BIT_GRAY = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
@@ -25,6 +26,8 @@ def read_image(path: Path, formats: tuple[str, ...] | None = None) -> Float[Tens
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd tags of an image that can be read: many cameras write some
             with Image.open(path, formats=formats) as opened:
+                if opened.width * opened.height > MOST_PIXELS:
+                    raise ValueError(f"{opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
                 image = ImageOps.exif_transpose(opened)
                 image.load()
     except UnidentifiedImageError:

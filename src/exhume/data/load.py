@@ -1,6 +1,5 @@
 """From a request to a data set: the one way in."""
 
-import os
 from pathlib import Path
 
 import torch
@@ -15,6 +14,7 @@ from exhume.data.image_set import ImageSet, labels_from_classes
 from exhume.data.sphere import draw_sphere
 from exhume.data.tiny_imagenet import load_tiny_imagenet
 from exhume.errors import UsageError
+from exhume.machine import check_fits
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -67,20 +67,10 @@ def _as_dataset(images: ImageSet, config: DataConfig) -> Dataset:
     )
 
 
-def _check_size(samples: int, dim: int) -> None:
-    """Refuses numbers that no memory of this machine could hold before anybody asks for it."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if 8 * max(samples, 1) * dim > memory:
-        raise UsageError(
-            f"expected data that fit into the {memory / 1e9:.0f} GB of this machine, found {samples} samples of "
-            f"dimension {dim}; take fewer"
-        )
-
-
 def _load_sphere(config: DataConfig) -> Dataset:
     assert config.dim is not None, "a configuration of the sphere has a dimension"
     dtype = DTYPES[config.dtype]
-    _check_size(config.samples, config.dim)
+    check_fits(8 * config.samples * config.dim, "samples")
     drawn = draw_sphere(config.samples, config.dim, config.subspace, config.label_rule, config.noise, config.seed)
     preparation = Preparation(
         mean=torch.zeros(0, dtype=dtype),

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from exhume.errors import UsageError
 from exhume.experiments.jobs import Job, JobEnd, execute
+from exhume.machine import memory_bytes
 
 ENGINES = ("local", "ray", "here")
 
@@ -139,4 +140,4 @@ def usable_cores() -> int:
 
 def usable_memory() -> float:
     """Bytes that the runs of this machine may take together: most of what there is."""
-    return 0.8 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 0.8 * memory_bytes()

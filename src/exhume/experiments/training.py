@@ -1,6 +1,5 @@
 """Any victim, trained: one form for the run folder, whatever it is a model of."""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from exhume.attacks.interruption import Interruption
 from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError
 from exhume.features.rows import Rows, write_rows
+from exhume.machine import memory_bytes
 from exhume.observation import FEATURES_FILE, Observation
 from exhume.victims.descent_loop import Surroundings
 from exhume.victims.glm import GlmConfig, train_glm
@@ -194,7 +194,7 @@ def _known(config: NetworkConfig, head: Float[Tensor, "k p"]) -> Float[Tensor, "
 
 def _check_memory(params: int, kept: int, data: Dataset) -> None:
     """Before hours are spent: rows are streamed, but weights (and a network's features) are kept in memory."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = memory_bytes()
     if kept * data.inputs.dtype.itemsize > memory:
         raise ExhumeError(
             f"expected weights that fit in the {memory / 2**30:.0f} GiB of this machine, found p = {params:,}; "

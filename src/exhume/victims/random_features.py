@@ -14,6 +14,7 @@ from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, Rows
+from exhume.machine import check_fits
 from exhume.observation import Knowledge, Observation
 from exhume.victims.losses import LossName, make_targets
 from exhume.victims.norms import common_norm
@@ -68,6 +69,7 @@ def train_random_features(config: RandomFeaturesConfig, data: Dataset, rows: Row
 
     Where the n × p features are small enough they are kept from the first sweep, and V is drawn once.
     """
+    check_fits(4 * config.params, "weights")
     features = RidgeFeatures(rows, activation(config.activation), _draw_bias(config, data.inputs.dtype))
     inputs = data.inputs
     gram = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)

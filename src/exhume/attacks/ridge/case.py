@@ -1,13 +1,13 @@
 """Features φ(Vx + b): rows that the attack uses, rows that steer it, rows for the verdict."""
 
 import math
-import os
 from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume import machine
 from exhume.attacks.certificate import RowSplit, certify, loss_on, rounding_noise, split_rows
 from exhume.attacks.judgement import Facts, Judgement, Means
 from exhume.attacks.problem import Problem
@@ -116,6 +116,6 @@ def _room(observation: Observation, rows: int, few_rows: bool, means: Means) -> 
 def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None, ranks: Ranks) -> int:
     """V may take two thirds of each rank's budget (half of the machine's memory, shared, where none is given)."""
     if memory_bytes is None:
-        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // ranks.beside
+        memory_bytes = machine.memory_bytes() // 2 // ranks.beside
     room = memory_bytes * 2 // 3 // (d * dtype.itemsize)
     return ranks.size * round(-ranks.largest(-room))  # shares are equal: the least room counts
