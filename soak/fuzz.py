@@ -8,6 +8,7 @@ the same; those that broke something are kept with --keep, in the form that test
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -96,7 +97,7 @@ def _one_worker(asked: argparse.Namespace, place: Path, first: int, last: int) -
     command += ["--seed", asked.seed]
     command += [] if asked.keep is None else ["--keep", asked.keep.resolve()]
     command += [] if asked.only is None else ["--only", asked.only]
-    worker = subprocess.Popen([str(word) for word in command])
+    worker = subprocess.Popen([str(word) for word in command], start_new_session=True)
     before, since = "", time.monotonic()
     try:
         while worker.poll() is None:
@@ -105,11 +106,10 @@ def _one_worker(asked: argparse.Namespace, place: Path, first: int, last: int) -
             if now != before:
                 before, since = now, time.monotonic()
             elif time.monotonic() - since > LOST_SECONDS:
-                worker.kill()
-                worker.wait()
                 return "hangs", int(now)
     finally:
-        worker.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(worker.pid, signal.SIGKILL)  # and what it has started itself
         worker.wait()
     reached = int((place / "at").read_text())
     return (None, last) if worker.returncode == 0 else ("crashes", reached)
