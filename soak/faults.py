@@ -6,7 +6,6 @@ The disks are small tmpfs mounts of their own, which takes root; without it thes
 """
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -24,6 +23,7 @@ from typing import Any
 from contents import contents, differences, temporaries, unreadable
 from kill_scenes import ALONE, Scene, make_store, scenes
 from kills import LONGEST_SECONDS, Calm, start, undisturbed
+from outcome import finish
 
 DISK = "32m"
 PRESSES = 4
@@ -54,12 +54,11 @@ def main() -> int:
         make_store(place / "store")
         cases = all_cases(place, random.Random(asked.seed))
     result = summary(cases, time.monotonic() - began)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"{result['done']} faults, {result['skipped']} left out: {len(result['faults'])} promises broken")
-    for fault in result["faults"]:
-        print(f"  {fault}", file=sys.stderr)
-    return 1 if result["faults"] else 0
+    return finish(
+        result,
+        asked.json,
+        f"{result['done']} faults, {result['skipped']} left out: {len(result['faults'])} promises broken",
+    )
 
 
 def summary(cases: Sequence[Case], seconds: float) -> dict[str, Any]:

@@ -9,7 +9,6 @@ temporary file is left.
 """
 
 import argparse
-import json
 import os
 import random
 import signal
@@ -24,6 +23,7 @@ from typing import Any
 
 from contents import contents, differences, temporaries, unreadable
 from kill_scenes import Scene, make_store, scenes
+from outcome import finish
 
 LONGEST_SECONDS = 300.0
 MOST_KILLS_A_RUN = 4
@@ -69,12 +69,11 @@ def main() -> int:
             for scene, kills in zip(chosen, shares(asked.kills, chosen), strict=True)
         ]
     result = summary(tallies, time.monotonic() - began)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"{result['kills']} kills, {result['resumed_runs']} runs resumed: {len(result['faults'])} faults")
-    for fault in result["faults"]:
-        print(f"  {fault}", file=sys.stderr)
-    return 1 if result["faults"] else 0
+    return finish(
+        result,
+        asked.json,
+        f"{result['kills']} kills, {result['resumed_runs']} runs resumed: {len(result['faults'])} faults",
+    )
 
 
 def shares(kills: int, chosen: Sequence[Scene]) -> list[int]:
