@@ -255,6 +255,35 @@ def test_the_rounding_of_an_integer_grid_is_seen_in_the_weights() -> None:
     assert rounding_noise(rounded) == pytest.approx(true, rel=0.2)
 
 
+def test_the_rounding_of_one_integer_grid_for_each_output_is_seen_in_the_weights() -> None:
+    scales = torch.tensor([[1.0], [0.01], [7.3]], dtype=torch.float64)
+    exact = torch.randn(3, 5000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * scales
+    steps = exact.abs().amax(dim=1, keepdim=True) / 127
+    rounded = (exact / steps).round() * steps
+    assert len(torch.unique(rounded)) > 256, "no grid is seen in all outputs at once"
+    true = float((rounded - exact).square().mean() / exact.square().mean())
+    assert rounding_noise(rounded) == pytest.approx(true, rel=0.2)
+    alone = [rounding_noise(row[None]) for row in rounded]
+    shares = exact.square().sum(dim=1) / exact.square().sum()
+    assert rounding_noise(rounded) == pytest.approx(float(torch.tensor(alone).double() @ shares), rel=0.01)
+    with_zeros = torch.cat([rounded, torch.zeros(1, 5000)])
+    assert rounding_noise(with_zeros) == pytest.approx(rounding_noise(rounded), rel=1e-9)
+    assert rounding_noise(torch.cat([rounded, exact[:1]])) == 0, "one output without a grid"
+
+
+def test_a_grid_of_all_outputs_is_seen_where_each_has_few_weights() -> None:
+    grid = torch.randint(-7, 8, (4, 100), generator=torch.Generator().manual_seed(0)) * 0.3
+    expected = 0.3**2 / 12 / float(grid.double().square().mean())
+    assert rounding_noise(grid) == pytest.approx(expected, rel=1e-4)
+    assert rounding_noise(grid[:1]) == 0, "100 numbers are too few"
+
+
+def test_the_rounding_of_one_output_is_the_step_squared_over_twelve_to_the_last_bit() -> None:
+    grid = (gaussian_weights() * 20).round() * 0.37
+    step = float(torch.unique(grid).diff().min())
+    assert rounding_noise(grid) == step**2 / 12 / float(grid.square().mean())
+
+
 def test_single_and_double_precision_show_no_rounding() -> None:
     assert rounding_noise(gaussian_weights()) == rounding_noise(gaussian_weights().float()) == 0
 

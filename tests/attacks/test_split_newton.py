@@ -148,6 +148,38 @@ def test_products_in_bfloat16_end_where_single_precision_does(method: SplitNewto
     assert found.settings["products"] == "bfloat16"
 
 
+@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
+def test_products_in_bfloat16_are_for_the_search_and_not_for_its_end(
+    method: SplitNewton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observation, _ = planted("relu", rows_of(400, SMALL_D), SMALL_N)
+    read: list[torch.dtype] = []
+    block = HeldRows.block
+
+    def spied(rows: HeldRows, start: int, stop: int) -> Tensor:
+        read.append(rows.values.dtype)
+        return block(rows, start, stop)
+
+    monkeypatch.setattr(HeldRows, "block", spied)
+    run_attack(observation, method, products=torch.bfloat16, limits=GUARD)
+    last_coarse = len(read) - read[::-1].index(torch.bfloat16)
+    assert read.count(torch.bfloat16) > 20
+    assert torch.float32 in read[last_coarse:], "the end is refined"
+
+
+def test_features_that_come_in_bfloat16_are_taken_at_their_value() -> None:
+    rows = rows_of(400, SMALL_D).bfloat16()
+    exact, samples = planted("relu", rows.float(), SMALL_N)
+    assert_recovered(attack(replace(exact, features=replace(exact.ridge, rows=HeldRows(rows)))), samples)
+
+
+@pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
+def test_more_samples_than_dimensions_are_found(method: SplitNewton) -> None:
+    d, n = 6, 9
+    observation, samples = planted("relu", rows_of(20 * d * n, d), n)
+    assert_recovered(attack(observation, method), samples)
+
+
 def test_weights_in_half_precision_are_attacked_down_to_their_rounding_and_no_further() -> None:
     observation, samples = planted("relu", rows_of(400, SMALL_D), SMALL_N)
     rounded = replace(observation, weights=observation.weights.half().float())

@@ -80,7 +80,8 @@ def test_a_subset_of_rows_and_few_products_are_good_enough_inside(name: str, m: 
     loss, model = model_of(name, m, d, 16_000)
     dense = newton_move(loss, model, 0.1, products=100, forcing=1e-8)
     move = split_move(loss, model, 0.1)
-    assert distance(loss, model, move.change, dense.change) < 2 / math.sqrt(CURVATURE_ROWS)
+    near = 0.3 if m < d else 0.75  # a step of zero is at 1, half of the dense step at 0.5
+    assert distance(loss, model, move.change, dense.change) < near
     assert move.predicted == pytest.approx(dense.predicted, rel=0.4)
 
 

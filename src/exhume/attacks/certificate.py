@@ -119,11 +119,12 @@ def certify(
     unseen_loss: float | None,
     split: RowSplit,
     weights: Float[Tensor, "k p"],
-    share: float = 1.0,
+    spread: float = 1.0,
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
-    `share` is r / d where candidates are known to lie in r of the d dimensions: they can err in no others.
+    `spread` multiplies squared errors: r / d where candidates are known to lie in r of the d dimensions, since they can
+    err in no others; the mean of λ̄ / λ_j where the rows of V see directions unequally (eigenvalues λ of VᵀV).
     """
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
@@ -131,7 +132,7 @@ def certify(
     left = Unexplained(
         fit.loss, unseen_loss, split.held_out * loss.outputs, m * (d - 1 + loss.outputs) / loss.equations
     )
-    return verdict(metric(loss, fit) / share, removal_costs(fit, loss), left, split.held_out, weights)
+    return verdict(metric(loss, fit) / spread, removal_costs(fit, loss), left, split.held_out, weights)
 
 
 def unjudged(m: int, held_out: int = 0) -> Certificate:
@@ -167,16 +168,36 @@ def rounding_noise(weights: Float[Tensor, "k p"]) -> float:
     """The mean square of the rounding error that the published weights show, over their own: 0 for single precision.
 
     Weights that were stored in a shorter format betray it: another rounding to it leaves them unchanged, or they take
-    few values (an integer grid).
+    few values (an integer grid; often each output has one of its own).
     """
     exact = weights.double()
-    distinct = torch.unique(exact)
-    if 1 < len(distinct) <= 256 < exact.numel():
-        return float(distinct.diff().min()) ** 2 / 12 / float(exact.square().mean())
+    spacings = _spacings(exact)
+    if any(spacings):
+        return sum(spacing**2 for spacing in spacings) / len(spacings) / 12 / float(exact.square().mean())
     for kind, bits in ((torch.bfloat16, 8), (torch.float16, 11)):
         if torch.equal(weights.to(kind).double(), exact):
             return 2.0 ** (-2 * bits) / 3
     return 0.0
+
+
+def _spacings(weights: Float[Tensor, "k p"]) -> tuple[float, ...]:
+    """The step of each output's grid (0 for an output of zeros), or that of all of them; none where there is none."""
+    found: list[float] = []
+    for row in weights:
+        spacing = _spacing(row) if torch.any(row) else 0.0
+        if spacing is None:
+            break
+        found.append(spacing)
+    if len(found) == len(weights):
+        return tuple(found)
+    together = _spacing(weights) if len(weights) > 1 else None  # in one row there may be too few numbers to tell
+    return () if together is None else (together,)
+
+
+def _spacing(values: Float[Tensor, "..."]) -> float | None:
+    """The step of a grid of up to 256 values, where there are more numbers than that; None where there is no grid."""
+    distinct = torch.unique(values)
+    return float(distinct.diff().min()) if 1 < len(distinct) <= 256 < values.numel() else None
 
 
 def _outcome(left: Unexplained, explained: bool, confidence: Float[Tensor, " m"]) -> Outcome:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from exhume.activations import Activation
 from exhume.features import memory
-from exhume.features.rows import Rows, blocks
+from exhume.features.rows import HeldRows, Rows, blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,10 @@ class RidgeFeatures:
         return out.copy_(self._product(inputs, rows.T))
 
     def _rows(self, block: slice, like: Tensor) -> Float[Tensor, "rows d"]:
-        """Rows of V where `like` is and in its precision; rows that are held in bfloat16 stay in it."""
+        """Rows of V where `like` is and in its precision; coarse ones stay in theirs."""
         rows = self.rows.block(block.start, block.stop)
-        return rows.to(device=like.device, dtype=rows.dtype if rows.dtype == torch.bfloat16 else like.dtype)
+        coarse = isinstance(self.rows, HeldRows) and self.rows.coarse
+        return rows.to(device=like.device, dtype=rows.dtype if coarse else like.dtype)
 
     @staticmethod
     def _product(left: Float[Tensor, "a b"], right: Float[Tensor, "b c"]) -> Float[Tensor, "a c"]:

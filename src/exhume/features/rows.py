@@ -62,9 +62,10 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class HeldRows:
-    """V in memory."""
+    """V in memory. Products with `coarse` rows are made in the precision of V, otherwise in that of the inputs."""
 
     values: Float[Tensor, "p d"]
+    coarse: bool = False
 
     @property
     def p(self) -> int:
@@ -82,7 +83,7 @@ class HeldRows:
         return self.values[start:stop]
 
     def part(self, start: int, stop: int) -> "HeldRows":
-        return HeldRows(self.values[start:stop])
+        return HeldRows(self.values[start:stop], self.coarse)
 
 
 @dataclass(frozen=True)

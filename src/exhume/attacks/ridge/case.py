@@ -25,7 +25,8 @@ from exhume.observation import Observation
 class RidgeCase:
     """`stands_for` says which samples the candidates of this case are the coordinates of; None: the samples themselves.
 
-    `share` is that of the d dimensions in which a sample may lie.
+    `share` is that of the d dimensions in which a sample may lie; `uneven` the factor on squared errors that comes from
+    rows of V which see some directions less than others.
     """
 
     observation: Observation
@@ -33,6 +34,7 @@ class RidgeCase:
     problem: Problem
     stands_for: Parametrisation | None = None
     share: float = 1.0
+    uneven: float = 1.0
     facts: Facts = field(default_factory=dict)
 
     @classmethod
@@ -42,18 +44,18 @@ class RidgeCase:
         Of several ranks each takes its own share of these rows, and has memory for as many.
         """
         features, ranks = observation.ridge, means.ranks
-        check_features(features, ranks)
+        uneven = check_features(features, ranks)
         split = split_rows(features.p, held_out)
         room = _room(observation, split.used, few_rows, means)
         used = room.rows
         features = ranks.share.of(features.part(0, used))
-        if not isinstance(features.rows, HeldRows) and room.held:
+        if room.held and not isinstance(features.rows, HeldRows):
             features = replace(features, rows=hold(features.rows, means.device, means.dtype))
         weights = ranks.share.columns(observation.weights[:, :used])
         loss = SpanLoss(features, weights, means.dtype, means.device, ranks)
         coarse = loss
         if means.products != means.dtype:
-            coarse = loss.with_rows(hold(features.rows, means.device, means.products))
+            coarse = loss.with_rows(replace(hold(features.rows, means.device, means.products), coarse=True))
 
         def steering_loss(candidates: Tensor, coefficients: Tensor | None = None) -> float | None:
             if coefficients is None:
@@ -72,7 +74,7 @@ class RidgeCase:
             device=means.device,
             at_most=room.candidates,
         )
-        return cls(observation, split, problem)
+        return cls(observation, split, problem, uneven=uneven)
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """On all rows and without any help that the method may have used on the way: the published loss."""
@@ -81,7 +83,7 @@ class RidgeCase:
         coefficients = final.coefficients * loss.scale
         first_unseen = split.used + split.steering
         unseen = loss_on(self.observation, first_unseen, split.held_out, candidates, coefficients, loss.ranks)
-        certificate = certify(loss, final, unseen, split, self.observation.weights, self.share)
+        certificate = certify(loss, final, unseen, split, self.observation.weights, self.share * self.uneven)
         return Judgement(final.loss, coefficients, certificate)
 
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
