@@ -95,5 +95,5 @@ def test_a_pool_of_seeds_keeps_what_they_agree_on(exhume: Command, tmp_path: Pat
     assert exhume("train", "two-layer", *SPHERE, *network, "--out", run).returncode == 0
     found = last(exhume("attack", run, "--method", "ntk", "--iterations", 60, "--pool", 2, "--json"))
     assert found["pooled_runs"] == 2
-    assert found["cluster_sizes"][0] == 2
+    assert found["found_by_runs"][0] == 2
     assert exhume("evaluate", run).returncode == 0

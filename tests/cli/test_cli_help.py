@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from exhume.version import VERSION
 
@@ -115,6 +116,7 @@ def test_a_fault_of_the_program_itself_is_one_line_too(exhume: Command, monkeypa
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes\nframe #0"), 1, "expected enough memory"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (torch.linalg.LinAlgError("linalg.inv: The matrix\nis singular."), 1, "inv: The matrix is singular; "),
     ],
 )
 def test_what_the_machine_does_is_one_line(

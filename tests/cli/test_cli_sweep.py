@@ -74,6 +74,22 @@ def test_runs_of_a_sweep_are_listed_chosen_compared_and_averaged(exhume: Command
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
+def test_a_sweep_finds_what_the_commands_find(exhume: Command, spec: Path, tmp_path: Path) -> None:
+    told = SPEC.replace("seeds = 2", "seeds = [3]").replace("iterations = 5", "iterations = 5\npool = 2")
+    spec.write_text(told)
+    assert exhume("sweep", spec, "--engine", "here").returncode == 0
+    line = table(tmp_path / "grid")[0]
+    run, sphere = tmp_path / "run", ("--data", "sphere", "--dim", 8, "--samples", 2, "--ratio", 4)
+    assert exhume("train", "rf", *sphere, "--seed", 3, "--out", run).returncode == 0
+    pooled = ("--method", "heavy-ball", "--iterations", 5, "--pool", 2)
+    assert exhume("attack", run, *pooled, "--seed", 3).returncode == 0
+    scores = json.loads(exhume("evaluate", run, "--json").stdout)
+    assert float(line["error"]) == scores["error"]
+    assert (line["attack.pool"], line["pooled_runs"]) == ("2", "2")
+    shown = exhume("runs", tmp_path / "grid", "--where", "attack.pool=2", "--columns", "attack.pool,attack.seed")
+    assert shown.stdout.split()[-2:] == ["2", "3"]
+
+
 def test_a_check_runs_nothing(exhume: Command, spec: Path) -> None:
     done = exhume("sweep", spec, "--check")
     assert (done.returncode, done.stdout) == (0, "2 runs on 2 victims, all in order\n")
@@ -86,7 +102,7 @@ def test_a_run_that_fails_is_exit_code_1_and_named(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("exhume.experiments.jobs.attack_run", fail)
+    monkeypatch.setattr("exhume.experiments.attack_request.attack_run", fail)
     done = exhume("sweep", spec, "--engine", "here")
     assert done.returncode == 1
     assert "0 runs done, 2 failed" in done.stdout

@@ -23,6 +23,34 @@ def test_the_key_of_a_run_never_changes() -> None:
     assert key({"activation": "tanh"}, {"method": "heavy-ball", "iterations": 20}, 7) == "4e8c2174d6f1cc81"
 
 
+FACES = {"data": "faces", "samples": 2, "side": 5}
+WIDE = {**FACES, "kind": "two-layer", "ratio": 4, "knows_first_layer": True}
+
+
+@pytest.mark.parametrize(
+    ("victim", "attack", "expected"),
+    [
+        (
+            VICTIM | {"ridge": 0.1, "defence": "int8"},
+            {"budget": "90s", "memory": "1G", "exact": True},
+            "02e2fef5d496c437",
+        ),
+        (VICTIM | {"dtype": "float64"}, {"subspace": "moments", "samples": 3}, "31b4b4f4823ae687"),
+        (VICTIM, {"method": "heavy-ball", "step": 2.0, "inactive_slope": 0.02}, "530a0b56bfdeb7d0"),
+        (WIDE, {}, "a6ae65ce6a450eb9"),
+        (WIDE, {"subspace": "first-layer", "held_out": 0.1}, "d85713a74d21d176"),
+        (WIDE, {"method": "ntk", "start_seeds": 5}, "1120f353bc44b3b3"),
+        (FACES | {"kind": "resnet", "width": 5}, {"iterations": 3, "dtype": "float64"}, "dd8e9c5714ca0e80"),
+        (FACES | {"kind": "vit", "params": 100, "patch": 1}, {"products": "bfloat16"}, "f4494344010d6723"),
+        (FACES | {"kind": "tests:model"}, {"device": "cpu"}, "2c7b2e869523da51"),
+    ],
+)
+def test_the_key_of_no_kind_of_victim_or_attack_changes(
+    victim: dict[str, Any], attack: dict[str, Any], expected: str
+) -> None:
+    assert Sweep(victims=(victim,), attacks=(attack,), seeds=(3,)).plan().runs[0].key == expected
+
+
 @pytest.mark.parametrize(
     ("victim", "attack"),
     [
@@ -33,6 +61,8 @@ def test_the_key_of_a_run_never_changes() -> None:
         ({"defence": "none"}, {}),
         ({}, {"method": "split-newton"}),
         ({}, {"held_out": 0.05, "samples": "auto"}),
+        ({}, {"prior": "none", "pool": 1}),
+        ({}, {"seed": 0}),
     ],
 )
 def test_the_same_run_in_other_words_has_the_same_key(victim: dict[str, Any], attack: dict[str, Any]) -> None:
@@ -52,6 +82,10 @@ def test_the_same_run_in_other_words_has_the_same_key(victim: dict[str, Any], at
         ({}, {"samples": 3}),
         ({}, {"budget": "90s"}),
         ({}, {"exact": True}),
+        ({}, {"pool": 2}),
+        ({}, {"seed": 1}),
+        ({}, {"subspace": "moments"}),
+        ({}, {"method": "informed"}),
     ],
 )
 def test_another_run_has_another_key(victim: dict[str, Any], attack: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import UsageError
@@ -53,7 +53,7 @@ def agree(runs: Sequence[Float[Tensor, "_ d"]], cosine: float = COSINE) -> tuple
     pooled = torch.cat([candidates.double().cpu() for candidates in runs])
     owner = torch.cat([torch.full((len(candidates),), run) for run, candidates in enumerate(runs)])
     place = torch.cat([torch.arange(len(candidates)) for candidates in runs])
-    directions = pooled / pooled.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    directions = _directions(pooled)
     alike = directions @ directions.T
     left = torch.ones(len(pooled), dtype=torch.bool)
     clusters = []
@@ -71,6 +71,27 @@ def agree(runs: Sequence[Float[Tensor, "_ d"]], cosine: float = COSINE) -> tuple
         left[chosen] = False
         left &= near < cosine  # copies within a run belong to it as well
     return tuple(sorted(clusters, key=lambda cluster: -cluster.agreement))
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Of each of some candidates: its agreement a, and the number of runs with a candidate that belongs to it."""
+
+    agreement: Float[Tensor, " m"]
+    runs: Int[Tensor, " m"]
+
+
+def support_of(
+    candidates: Float[Tensor, "m d"], runs: Sequence[Float[Tensor, "_ d"]], cosine: float = COSINE
+) -> Support:
+    own = _directions(candidates)
+    nearest = torch.stack([(own @ _directions(run).T).abs().max(dim=1).values for run in runs])
+    return Support(nearest.mean(dim=0), (nearest >= cosine).sum(dim=0))
+
+
+def _directions(rows: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+    rows = rows.double().cpu()
+    return rows / rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
 
 
 def _order(alike: Float[Tensor, "a a"], owner: Tensor) -> Tensor:

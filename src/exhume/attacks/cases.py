@@ -28,15 +28,19 @@ Case = RidgeCase | ModuleCase | StagedCase | TangentCase | InformedCase | PriorC
 SHARED_METHODS = ("split-newton", "heavy-ball")  # all their sums over rows are sums over ranks
 
 
-def open_case(observation: Observation, method: Method, seed: int, held_out: float, means: Means) -> Case:
-    """The case of an observation; a method for the other kind of features is refused."""
-    network = isinstance(observation.features, ModuleFeatures)
+def require_kind(method: Method, network: bool) -> None:
     if network != method.for_networks:
         kinds = {True: "a network", False: "features of random rows"}
         raise UsageError(
             f"expected a method for {kinds[network]}, found {method.name}, which is for {kinds[not network]}; "
             "leave --method out"
         )
+
+
+def open_case(observation: Observation, method: Method, seed: int, held_out: float, means: Means) -> Case:
+    """The case of an observation; a method for the other kind of features is refused."""
+    network = isinstance(observation.features, ModuleFeatures)
+    require_kind(method, network)
     if means.ranks.size > 1 and method.name not in SHARED_METHODS:
         raise UsageError(
             f"expected one process for {method.name}, found {means.ranks.size} ranks; start it without torchrun, or "

@@ -39,7 +39,8 @@ def sweep(
     """Run every victim x attack x seed of SPEC and write results.csv. Killed or stopped, the same command goes on.
 
     The keys of a [[victim]] are kind and the options of 'exhume train KIND', those of an [[attack]] the options of
-    'exhume attack'; a list stands for each of its values.
+    'exhume attack', with _ or - inside; a list stands for each of its values. An [[attack]] may have a seed of its own
+    besides those of its victim, and with method = "informed" the number of the missing sample, as in 'exhume known'.
 
     Example: exhume sweep threshold.toml
     """

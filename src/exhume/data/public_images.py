@@ -14,11 +14,8 @@ from exhume.errors import ExhumeError, UsageError
 MOST_IMAGES = 2000  # more do not change a spectrum
 
 
-def load_public_rows(folder: Path, shape: tuple[int, int, int]) -> Float[Tensor, "n d"]:
-    """Rows of norm √d from the images of a folder and its subfolders, standardised together as training data are.
-
-    Each image is cut to the shape's proportions around its centre and averaged down (or drawn out) to its size.
-    """
+def public_images(folder: Path) -> list[Path]:
+    """The image files of a folder and its subfolders in the order of their names, as many as are looked at."""
     try:
         found = (
             path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
@@ -28,6 +25,15 @@ def load_public_rows(folder: Path, shape: tuple[int, int, int]) -> Float[Tensor,
         raise ExhumeError(f"expected a readable folder {folder}, found: {error.strerror}") from error
     if len(paths) < 2:
         raise UsageError(f"expected at least 2 images ({', '.join(SUFFIXES)}) in {folder}, found {len(paths)}")
+    return paths
+
+
+def load_public_rows(folder: Path, shape: tuple[int, int, int]) -> Float[Tensor, "n d"]:
+    """Rows of norm √d from the images of a folder and its subfolders, standardised together as training data are.
+
+    Each image is cut to the shape's proportions around its centre and averaged down (or drawn out) to its size.
+    """
+    paths = public_images(folder)
     images = torch.stack([_fitted(read_image(path), shape) for path in paths])
     flat = images.flatten(start_dim=1)
     varied = images[(flat.max(dim=1).values > flat.min(dim=1).values)]  # a blank one has no norm to be brought to

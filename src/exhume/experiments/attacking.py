@@ -12,7 +12,7 @@ from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
 from exhume.attacks.ridge.room import require_room
-from exhume.attacks.start import SEEDS, find_start
+from exhume.attacks.start import SEEDS, Start, find_start
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
 from exhume.observation import Observation
@@ -43,6 +43,13 @@ class AttackedRun:
     interrupted: bool
     start: str | None = None
     """What came of the search for the initial head, where there was one."""
+    continues: bool = True
+    """Whether the same command would go on from what an interrupted one found."""
+
+
+def searched_start(observation: Observation, settings: AttackSettings) -> Start | None:
+    """What came of the search for the initial head; None where it is not known up to its seed."""
+    return find_start(observation, settings.start_seeds) if observation.knowledge.initial == "seed" else None
 
 
 def attack_run(
@@ -61,7 +68,7 @@ def attack_run(
             watch(progress)
 
     seen = run.observation() if observation is None else observation
-    start = find_start(seen, settings.start_seeds) if seen.knowledge.initial == "seed" else None
+    start = searched_start(seen, settings)
     told = tell(seen if start is None else start.observation, method, settings.samples)
     require_room(told, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
     attacked = run_attack(

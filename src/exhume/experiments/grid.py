@@ -34,6 +34,14 @@ def named(written: Mapping[str, Any], section: str, entry: int, place: Place) ->
     return options
 
 
+def refuse(options: Mapping[str, Any], reasons: Mapping[str, str], section: str, entry: int, place: Place) -> None:
+    """Options that make no sense in this section, with the reason."""
+    for key, reason in reasons.items():
+        if key in options:
+            where = place(section, entry, key)
+            raise UsageError(f"{where}: expected no {key} here, found {options[key]!r}; leave it out: {reason}")
+
+
 def points(options: Mapping[str, Any], section: str, entry: int, place: Place) -> Iterator[dict[str, Any]]:
     """One set of options for each combination of the values that lists offer, the last list changing fastest."""
     choices = {key: list(value) if isinstance(value, list | tuple) else [value] for key, value in options.items()}

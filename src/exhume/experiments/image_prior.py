@@ -1,5 +1,6 @@
 """The attack with a prior on images, as users ask for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from exhume.attacks.prior.attack import ImagePrior
@@ -8,13 +9,12 @@ from exhume.attacks.problem import Method
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.public_images import load_public_rows
 from exhume.errors import UsageError
-from exhume.observation import Observation
 
 PRIORS = ("none", "image")
 
 
-def with_prior(method: Method, prior: str, spectrum: str | None, observation: Observation) -> Method:
-    """The method, or around it the search with a prior; `spectrum` is a folder of public images or a file."""
+def with_prior(method: Method, prior: str, spectrum: str | None, image_shape: tuple[int, int, int] | None) -> Method:
+    """The method, or around it the search with a prior, as yet that of the 1/f law: `with_spectrum` reads another."""
     if prior not in PRIORS:
         raise UsageError(f"expected a prior out of {', '.join(PRIORS)}, found {prior!r}")
     if prior == "none":
@@ -25,11 +25,15 @@ def with_prior(method: Method, prior: str, spectrum: str | None, observation: Ob
         raise UsageError(
             f"expected --prior image with --method split-newton, found {method.name}; leave --method out, or the prior"
         )
-    if observation.image_shape is None:
+    if image_shape is None:
         raise UsageError("expected an observation of images for --prior image, found other data; leave it out")
-    if spectrum is None:
-        return ImagePrior(release=method)
-    return ImagePrior(read_spectrum(Path(spectrum), observation.image_shape), method)
+    return ImagePrior(release=method)
+
+
+def with_spectrum(method: Method, path: Path, shape: tuple[int, int, int]) -> ImagePrior:
+    """The search with a prior on images that look like those of a folder, or as a file tells."""
+    assert isinstance(method, ImagePrior), "a spectrum without a prior is refused by `with_prior`"
+    return replace(method, spectrum=read_spectrum(path, shape))
 
 
 def read_spectrum(path: Path, shape: tuple[int, int, int]) -> Spectrum:

@@ -10,11 +10,11 @@ from typing import Any
 from exhume.attacks.loop import Progress
 from exhume.data.load import load
 from exhume.errors import ExhumeError
-from exhume.experiments.attacking import attack_run
 from exhume.experiments.plan import PlannedRun, PlannedVictim
 from exhume.experiments.run import RunFolder, train_run
 from exhume.experiments.scoring import score_run
 from exhume.experiments.sweep_folder import SweepFolder
+from exhume.private_paths import without_folders
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def execute(job: Job, root: Path, watch: Watch) -> JobEnd:
     except MemoryError:
         return JobEnd(failure="expected enough memory, found none left", seconds=time.monotonic() - began)
     except Exception as problem:
-        return JobEnd(failure=_reason(problem), seconds=time.monotonic() - began)
+        return JobEnd(failure=_reason(problem, root), seconds=time.monotonic() - began)
 
 
-def _reason(problem: Exception) -> str:
-    """One line."""
-    text = " ".join(str(problem).split())
+def _reason(problem: Exception, root: Path) -> str:
+    """One line, for a table that others may get to see."""
+    text = without_folders(" ".join(str(problem).split()), root)
     return text if isinstance(problem, ExhumeError) else f"{type(problem).__name__}: {text}"
 
 
@@ -103,12 +103,12 @@ def _attack(job: AttackJob, folder: SweepFolder, watch: Watch) -> dict[str, Any]
         return RunFolder(out).summary()
     part = RunFolder(folder.open_part(run))
     observation = part.observation(run.victim.factory)
-    prepared = run.prepare()
+    prepared = run.prepare(part, observation)
 
     def show(progress: Progress) -> None:
         watch(f"loss {progress.step.loss:.1e}, {progress.step.iteration:,} iterations")
 
-    attacked = attack_run(part, prepared.method, prepared.settings, show, observation)
+    attacked = prepared.run(show, watch)
     if attacked.interrupted:
         return None
     summary = part.update_summary(score_run(part, factory=run.victim.factory).summary())

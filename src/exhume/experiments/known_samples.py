@@ -21,8 +21,7 @@ def write_known(run: RunFolder, missing: int, out: Path | None = None) -> Path:
     """All samples of a run but one, with their labels and the penalty where the fit has one."""
     truth = run.truth()
     n = len(truth.inputs)
-    if not 0 <= missing < n:
-        raise UsageError(f"expected the number of a sample from 0 to {n - 1} to be missing, found {missing}")
+    check_missing(missing, n)
     others = torch.arange(n) != missing
     inputs = truth.inputs[others]
     loss, penalty, intercept = _fit_of(read_config(run.path / "config.json").get("model") or {})
@@ -30,6 +29,11 @@ def write_known(run: RunFolder, missing: int, out: Path | None = None) -> Path:
     path = run.path / KNOWN_FILE if out is None else out
     save_known(known, path)
     return path
+
+
+def check_missing(missing: int, n: int) -> None:
+    if not 0 <= missing < n:
+        raise UsageError(f"expected the number of a sample from 0 to {n - 1} to be missing, found {missing}")
 
 
 def keep_known(run: RunFolder, given: Path | None, d: int) -> Known:

@@ -3,16 +3,17 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from exhume.attacks.subspace.attack import Source
+from exhume.attacks.problem import Method
 from exhume.data.config import DataConfig
-from exhume.experiments.attack_request import AttackRequest, PreparedAttack
+from exhume.experiments.attack_request import PreparedAttack, SweptAttackRequest, Target
+from exhume.experiments.run import RunFolder
 from exhume.experiments.training import VictimConfig, victim_name
-from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
-from exhume.victims.two_layer import TwoLayerConfig
+from exhume.observation import Observation
+from exhume.victims.network_plans import FactoryConfig
 
 KEY_SCHEMA = 1
 """To be raised when the same configuration comes to mean something else: folders of before are then not used."""
@@ -36,11 +37,12 @@ def key_of(value: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class PlannedVictim:
     """Settings at their default are left out of the key: one that is added later changes no key. So is the place
-    where images lie, which may differ between machines."""
+    where images lie, which may differ between machines. `target` follows from the rest, and from the data."""
 
     data: DataConfig
     model: VictimConfig
     defence: str
+    target: Target
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -63,39 +65,42 @@ class PlannedVictim:
     def factory(self) -> str | None:
         return self.model.factory if isinstance(self.model, FactoryConfig) else None
 
-    @property
-    def is_network(self) -> bool:
-        """Whether what an attacker sees are features of a network, and not φ(Vx + b)."""
-        return isinstance(self.model, ResNetConfig | VisionTransformerConfig | FactoryConfig)
-
-    @property
-    def known_subspace(self) -> Source | None:
-        """Where an attacker may have the data's subspace from."""
-        knows = isinstance(self.model, TwoLayerConfig) and self.model.knows_first_layer
-        return "first-layer" if knows else None
-
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One attack on one victim. `given` are the options as they stand in the spec.
+    """One attack on one victim. `seed` is that of the victim. `given` are the options as they stand in the spec.
 
-    `work` and `memory` (bytes) are guesses of what it takes.
+    `work` and `memory` (bytes) are guesses of what it takes. `contents` hashes what is in the files of the attack.
     """
 
     victim: PlannedVictim
-    attack: AttackRequest
+    attack: SweptAttackRequest
     seed: int
     given: Mapping[str, Any]
     work: float
     memory: float
+    contents: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def attack_seed(self) -> int:
+        return self.seed if self.attack.seed is None else self.attack.seed
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        attack = self.attack.identity(self.victim.is_network, self.victim.known_subspace)
-        return {**self.victim.identity, "attack": attack, "attack_seed": self.seed}
+        attack = self.attack.identity(self.victim.target, self.contents)
+        return {**self.victim.identity, "attack": attack, "attack_seed": self.attack_seed}
 
-    def prepare(self) -> PreparedAttack:
-        return self.attack.prepare(self.victim.is_network, self.seed, self.victim.known_subspace)
+    @property
+    def attack_words(self) -> dict[str, Any]:
+        """The attack for people who read config.json: its identity, with files by their names."""
+        return self.identity["attack"] | self.attack.files() | {"seed": self.attack_seed}
+
+    def method(self) -> Method:
+        """Without what files tell it."""
+        return self.attack.method_for(self.victim.target)
+
+    def prepare(self, folder: RunFolder, observation: Observation) -> PreparedAttack:
+        return self.attack.prepare(folder, observation, self.attack_seed)
 
     @cached_property
     def key(self) -> str:

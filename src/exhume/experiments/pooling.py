@@ -1,28 +1,22 @@
 """One attack from several seeds, and what its runs agree on (`attacks/agreement.py`)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
-from exhume.attacks.agreement import Cluster, Member, agree
+from exhume.attacks.agreement import Member, agree, support_of
 from exhume.attacks.choice import tell
 from exhume.attacks.loop import run_attack
 from exhume.attacks.problem import Method
 from exhume.attacks.ridge.room import require_room
-from exhume.experiments.attacking import AttackedRun, AttackSettings
+from exhume.errors import UsageError
+from exhume.experiments.attacking import AttackedRun, AttackSettings, searched_start
 from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
-from exhume.reconstruction import Reconstruction
+from exhume.reconstruction import Outcome, Reconstruction
 
-
-@dataclass(frozen=True, eq=False)
-class Pooled:
-    """The clusters' means as a reconstruction, the clusters, and the runs that they come from."""
-
-    reconstruction: Reconstruction
-    clusters: tuple[Cluster, ...]
-    runs: tuple[Reconstruction, ...]
+CALLED = 0.5  # the confidence from which a candidate is called recovered
 
 
 def pool_run(
@@ -34,7 +28,13 @@ def pool_run(
     told: Callable[[str], None],
 ) -> AttackedRun:
     """Attacks from `count` seeds, each within the limits, and writes what they agree on. Ctrl-C ends the pool early."""
-    seen, found, interrupted = tell(observation, method, settings.samples), [], False
+    if settings.ranks.size > 1:
+        raise UsageError(
+            f"expected one process for a pool of attacks, found {settings.ranks.size} ranks; start it without torchrun"
+        )
+    start = searched_start(observation, settings)
+    seen = tell(observation if start is None else start.observation, method, settings.samples)
+    found, interrupted = [], False
     require_room(seen, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
     for seed in range(settings.seed, settings.seed + count):
         attacked = run_attack(
@@ -54,40 +54,56 @@ def pool_run(
             interrupted = True
             break
     pooled = pool(tuple(found))
-    return AttackedRun(run.save_attack(pooled.reconstruction, []), interrupted)
+    summary = run.save_attack(pooled, [], {} if start is None else start.summary())
+    return AttackedRun(summary, interrupted, None if start is None else start.describe(), continues=False)
 
 
-def pool(runs: tuple[Reconstruction, ...]) -> Pooled:
-    """Means of clusters, best agreement first, each with the coefficients and the confidence of its surest member.
+def pool(runs: tuple[Reconstruction, ...]) -> Reconstruction:
+    """What runs agree on, best agreement first.
 
-    Loss, held-out loss and outcome are those of the run that predicts its held-out weights best.
+    A run that was certain of everything is the result, and the others only say how far they agree with it. Otherwise
+    it is the means of the clusters that several runs found or that one of them is sure of (all clusters, where there
+    is none of these), each with the coefficients and the confidence of its surest member. Such a set was judged by
+    nobody as a whole, so it is `partial` at most, and its losses are those of the run that fits best: by the weights
+    that the runs used, since held-out weights choose nothing.
     """
-    clusters = agree([found.candidates for found in runs])
-    best = min(runs, key=_unexplained)
-    surest = [max(cluster.members, key=lambda member: _confidence(runs, member)) for cluster in clusters]
-    confidence = tuple(_confidence(runs, member) for member in surest)
-    facts = {
-        **best.facts,
-        "pooled_runs": len(runs),
-        "cluster_sizes": [cluster.size for cluster in clusters],
-        "agreement": [round(cluster.agreement, 4) for cluster in clusters],
-    }
-    reconstruction = replace(
-        best,
-        candidates=torch.stack([cluster.mean for cluster in clusters]),
-        coefficients=torch.stack([runs[member.run].coefficients[member.candidate] for member in surest]),
-        certificate=replace(best.certificate, confidence=confidence),
-        iterations=sum(found.iterations for found in runs),
-        passes=sum(found.passes for found in runs),
-        seconds=sum(found.seconds for found in runs),
-        facts=facts,
+    best = min(runs, key=lambda found: (found.outcome is not Outcome.RECOVERED, found.loss))
+    found = best if best.outcome is Outcome.RECOVERED else _means(runs, best)
+    support = support_of(found.candidates, [run.candidates for run in runs])
+    order = support.agreement.argsort(descending=True, stable=True)
+    confidence = tuple(found.certificate.confidence[index] for index in order.tolist())
+    return replace(
+        found,
+        candidates=found.candidates[order],
+        coefficients=found.coefficients[order],
+        certificate=replace(found.certificate, confidence=confidence),
+        iterations=sum(run.iterations for run in runs),
+        passes=sum(run.passes for run in runs),
+        seconds=sum(run.seconds for run in runs),
+        facts={
+            **found.facts,
+            "pooled_runs": len(runs),
+            "judged_seed": best.seed,
+            "found_by_runs": support.runs[order].tolist(),
+            "agreement": [round(value, 4) for value in support.agreement[order].tolist()],
+        },
     )
-    return Pooled(reconstruction, clusters, runs)
+
+
+def _means(runs: tuple[Reconstruction, ...], best: Reconstruction) -> Reconstruction:
+    clusters = agree([found.candidates for found in runs])
+    surest = [max(cluster.members, key=lambda member: _confidence(runs, member)) for cluster in clusters]
+    sure = [_confidence(runs, member) >= CALLED for member in surest]
+    kept = [i for i, cluster in enumerate(clusters) if cluster.size > 1 or sure[i]] or list(range(len(clusters)))
+    outcome = Outcome.PARTIAL if any(sure) else best.outcome
+    confidence = tuple(_confidence(runs, surest[index]) for index in kept)
+    return replace(
+        best,
+        candidates=torch.stack([clusters[index].mean for index in kept]),
+        coefficients=torch.stack([runs[surest[i].run].coefficients[surest[i].candidate] for i in kept]),
+        certificate=replace(best.certificate, outcome=outcome, confidence=confidence),
+    )
 
 
 def _confidence(runs: tuple[Reconstruction, ...], member: Member) -> float:
     return runs[member.run].certificate.confidence[member.candidate]
-
-
-def _unexplained(found: Reconstruction) -> float:
-    return found.loss if found.held_out_loss is None else found.held_out_loss

@@ -7,6 +7,7 @@ from typing import Any
 
 from exhume.experiments.plan import Plan, PlannedRun
 from exhume.experiments.sweep_folder import Ended
+from exhume.private_paths import without_folders
 
 IDENTITY = ("run", "status", "reason", "seed")
 RESULTS = (
@@ -36,13 +37,22 @@ RESULTS = (
     "mean_psnr",
     "mean_ssim",
 )
+RESULTS_OF_PRIORS = (
+    "samples_trusted",
+    "low_resolution_cosine",
+    "low_resolution_recovered",
+    "low_resolution_lookalikes",
+)
+RESULTS_OF_POOLS = ("pooled_runs",)
 COSTS = ("seconds", "train_seconds", "peak_memory_mb")
 """Columns that differ each time."""
 
 
 def columns(plan: Plan) -> tuple[str, ...]:
     """What identifies a run, the options of the spec as train.KEY and attack.KEY, what came out, what it cost."""
-    return (*IDENTITY, *plan.options, *RESULTS, *COSTS)
+    priors = RESULTS_OF_PRIORS if any(run.attack.prior != "none" for run in plan.runs) else ()
+    pools = RESULTS_OF_POOLS if any(run.attack.pool > 1 for run in plan.runs) else ()
+    return (*IDENTITY, *plan.options, *RESULTS, *priors, *pools, *COSTS)
 
 
 def row(run: PlannedRun, ended: Ended) -> dict[str, Any]:
@@ -51,10 +61,10 @@ def row(run: PlannedRun, ended: Ended) -> dict[str, Any]:
     return {
         "run": run.key,
         "status": status,
-        "reason": ended.failure,
+        "reason": None if ended.failure is None else without_folders(ended.failure),  # of an older version, perhaps
         "seed": run.seed,
         **run.given,
-        **{name: summary.get(name) for name in (*RESULTS, *COSTS)},
+        **{name: summary.get(name) for name in (*RESULTS, *RESULTS_OF_PRIORS, *RESULTS_OF_POOLS, *COSTS)},
     }
 
 

@@ -29,7 +29,9 @@ and the same as a file for `exhume sweep`:
 
 The keys of a victim are `kind` and the options of `exhume train KIND`, those of an attack the options of `exhume
 attack`, both without the dashes before them. A list stands for each of its values in turn. `seeds` is a number of seeds
-(3: 0, 1, 2) or a list, for all victims or inside one. `keep = "results"` drops the weights once a run has its scores.
+(3: 0, 1, 2) or a list, for all victims or inside one. An attack has the seed of its victim, or `seed`, its own. What
+an informed adversary knows is written for each victim, without the sample `missing` (as by `exhume known --missing`),
+or comes from the file `known`. `keep = "results"` drops the weights once a run has its scores.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,8 +45,8 @@ from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.errors import UsageError
-from exhume.experiments.attack_request import AttackRequest
-from exhume.experiments.grid import MOST_RUNS, Place, checked, in_python, named, points, said_with, seeds_of
+from exhume.experiments.attack_request import SweptAttackRequest, Target
+from exhume.experiments.grid import MOST_RUNS, Place, checked, in_python, named, points, refuse, said_with, seeds_of
 from exhume.experiments.plan import Plan, PlannedRun, PlannedVictim, plan_of
 from exhume.experiments.training import VictimConfig
 from exhume.experiments.victim_request import FactoryRequest, VictimRequest, request_kind
@@ -60,6 +62,21 @@ from exhume.victims.two_layer import TwoLayerConfig
 KEPT_MATRICES = 6  # of n x p numbers
 PROCESS_BYTES = 4e8
 OVERHEAD_WORK = 3e5  # a run of no size at all still takes some time: what as many multiplications would
+
+ELSEWHERE = {
+    "victim": {
+        "seed": "a sweep has seeds, e.g. seeds = [3]",
+        "out": "each run has a folder of its own in that of the sweep ('exhume sweep --out')",
+        "json": "it belongs to 'exhume sweep --json'",
+    },
+    "attack": {
+        "run": "each attack is made on every victim",
+        "model": "the kind of the victim, package.module:factory, says which code it takes",
+        "seeds": "those of the victims hold for their attacks; an attack may have its own seed, e.g. seed = [0, 1]",
+        "json": "it belongs to 'exhume sweep --json'",
+    },
+}
+"""Options of `exhume train` and `exhume attack` that no entry of a sweep has, and why."""
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -82,7 +99,7 @@ class Sweep(BaseModel):
         """Every run, or a UsageError that names the entry. `data_dir` is for victims that name none."""
         place = place or in_python
         attacks = list(_attack_points(self.attacks, place))
-        data = DataShelf()
+        data, files = DataShelf(), FileShelf()
         runs: list[PlannedRun] = []
         for entry, point, seeds in self._victim_points(place):
             here = place("victim", entry, None)
@@ -94,8 +111,9 @@ class Sweep(BaseModel):
                 for number, given, attack in attacks:
                     options = {f"train.{key}": value for key, value in point.items()}
                     options |= {f"attack.{key}": value for key, value in given.items()}
-                    run = PlannedRun(victim, attack, seed, options, size.work, size.memory)
                     with said_with(place("attack", number, None)):
+                        contents = files.read(attack, victim.target)
+                        run = PlannedRun(victim, attack, seed, options, size.work * attack.pool, size.memory, contents)
                         run.key  # noqa: B018 (checks the attack against this kind of victim)
                     runs.append(run)
             if len(runs) > MOST_RUNS:
@@ -105,6 +123,7 @@ class Sweep(BaseModel):
     def _victim_points(self, place: Place) -> Iterator[tuple[int, dict[str, Any], Sequence[int]]]:
         for entry, written in enumerate(self.victims):
             options = named(written, "victim", entry, place)
+            refuse(options, ELSEWHERE["victim"], "victim", entry, place)
             seeds = seeds_of(options.pop("seeds", self.seeds), place("victim", entry, "seeds"))
             for point in points(options, "victim", entry, place):
                 yield entry, point, seeds
@@ -125,6 +144,19 @@ class DataShelf:
         return self._loaded[same]
 
 
+class FileShelf:
+    """The files of attacks, each read once for all victims of the same form."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[SweptAttackRequest, Target], dict[str, str]] = {}
+
+    def read(self, attack: SweptAttackRequest, target: Target) -> dict[str, str]:
+        """What is in them, hashed, by the options that name them."""
+        if (attack, target) not in self._read:
+            self._read[attack, target] = attack.read_files(target)
+        return self._read[attack, target]
+
+
 def _victim(request: VictimRequest, seed: int, data: DataShelf) -> tuple[PlannedVictim, Dataset]:
     config = request.data_config(seed)
     dataset = data.load(config)
@@ -133,7 +165,22 @@ def _victim(request: VictimRequest, seed: int, data: DataShelf) -> tuple[Planned
         activation(model.activation)  # refuses an unknown name
     ridge = model.ridge if isinstance(model, RandomFeaturesConfig) else None
     parse_defences(defence, ridge=ridge or 0.0, seed=seed)
-    return PlannedVictim(config, model, defence), dataset
+    return PlannedVictim(config, model, defence, _target(model, dataset)), dataset
+
+
+def _target(model: VictimConfig, data: Dataset) -> Target:
+    """What will be known of the victim's observation once it is there."""
+    n, d = data.inputs.shape
+    knows = isinstance(model, TwoLayerConfig) and model.knows_first_layer
+    outputs = 1 if isinstance(model, RandomFeaturesConfig | GlmConfig) else model.outputs
+    return Target(
+        d=d,
+        network=isinstance(model, ResNetConfig | VisionTransformerConfig | FactoryConfig),
+        outputs=outputs,
+        samples=n,
+        image_shape=data.image_shape,
+        subspace="first-layer" if knows else None,
+    )
 
 
 def _request(point: Mapping[str, Any], entry: int, place: Place, data_dir: str | None) -> VictimRequest:
@@ -149,10 +196,12 @@ def _request(point: Mapping[str, Any], entry: int, place: Place, data_dir: str |
 
 def _attack_points(
     entries: Sequence[Mapping[str, Any]], place: Place
-) -> Iterator[tuple[int, dict[str, Any], AttackRequest]]:
+) -> Iterator[tuple[int, dict[str, Any], SweptAttackRequest]]:
     for entry, written in enumerate(entries):
-        for point in points(named(written, "attack", entry, place), "attack", entry, place):
-            yield entry, point, checked(AttackRequest, point, "attack", entry, place)
+        options = named(written, "attack", entry, place)
+        refuse(options, ELSEWHERE["attack"], "attack", entry, place)
+        for point in points(options, "attack", entry, place):
+            yield entry, point, checked(SweptAttackRequest, point, "attack", entry, place)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class SweepFolder:
         """The run is whole: it gets its configuration and its name."""
         part = self.part(run.key)
         config = read_config(part / "config.json")
-        write_json(part / "config.json", config | {"attack": run.identity["attack"], "settings": _settings(run)})
+        write_json(part / "config.json", config | {"attack": run.attack_words, "settings": _settings(run)})
         (part / "checkpoint.safetensors").unlink(missing_ok=True)  # of an attack that its budget ended
         if results_only:
             for file in part.iterdir():
@@ -128,15 +128,16 @@ class SweepFolder:
 
 
 def _settings(run: PlannedRun) -> dict[str, Any]:
-    """Everything that a run was told, defaults included, but for the place of the data."""
-    victim, method = run.victim, run.prepare().method
+    """Everything that a run was told, defaults included, but for the place of the data. Of the attack, only what its
+    key leaves out: the key stands for the rest, in whatever words it was told."""
+    victim, method = run.victim, run.method()
     assert is_dataclass(method)
     assert not isinstance(method, type)
     return {
         "data": victim.data.model_dump(mode="json", exclude={"data_dir"}),
         "model": victim.model.model_dump(mode="json"),
         "defence": victim.defence,
-        "attack": run.attack.model_dump(mode="json"),
+        "attack": run.attack.model_dump(mode="json", exclude={"seed", *run.identity["attack"]}),
         "method": json.loads(json.dumps(asdict(method), default=str)),
         "seed": run.seed,
     }

@@ -15,6 +15,7 @@ from exhume.experiments.training import VictimConfig
 from exhume.networks.resnet import POSITIONS
 from exhume.validation import parse_fields
 from exhume.values import parse_defence, parse_shape, resolve_params, resolve_width
+from exhume.victims.glm import GlmConfig, require_labels
 from exhume.victims.losses import default_outputs
 from exhume.victims.network_config import network_fields
 from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig, image_side
@@ -24,7 +25,7 @@ from exhume.victims.two_layer import TwoLayerConfig
 
 
 class VictimRequest(BaseModel):
-    """The data, which all victims need, and what is done to the weights before they are published."""
+    """The data, which all victims need."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -41,26 +42,40 @@ class VictimRequest(BaseModel):
     standardise: str | None = None
     norm: str | None = None
     dtype: str = "float32"
-    defence: str | None = None
 
     def data_config(self, seed: int) -> DataConfig:
         return data_config(self, seed)
 
     def defences(self) -> str:
-        return parse_defence(self.defence)
+        """What is done to the weights before they are published."""
+        return ""
 
     def config(self, data: Dataset, seed: int) -> VictimConfig:
         raise NotImplementedError
 
 
-class PrivateRequest(VictimRequest):
-    """Training with differential privacy, if an epsilon or the noise is given."""
+class GlmRequest(VictimRequest):
+    loss: str = "logistic"
+    penalty: float = 1e-3
 
+    def config(self, data: Dataset, seed: int) -> GlmConfig:
+        config = GlmConfig.parse(loss=self.loss, penalty=self.penalty, seed=seed)
+        require_labels(config, data)
+        return config
+
+
+class PrivateRequest(VictimRequest):
+    """A defence, and training with differential privacy, if an epsilon or the noise is given."""
+
+    defence: str | None = None
     epsilon: float | None = None
     noise_multiplier: float | None = None
     clip: float | None = None
     delta: float | None = None
     private_steps: int | None = None
+
+    def defences(self) -> str:
+        return parse_defence(self.defence)
 
     def privacy(self) -> Privacy | None:
         return Privacy.asked(
@@ -200,6 +215,7 @@ class FactoryRequest(NetworkRequest):
 
 KINDS: dict[str, type[VictimRequest]] = {
     "rf": RandomFeaturesRequest,
+    "glm": GlmRequest,
     "two-layer": TwoLayerRequest,
     "resnet": ResNetRequest,
     "vit": VisionTransformerRequest,

@@ -21,6 +21,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.observation import Knowledge, Observation
+from exhume.solving import solving
 from exhume.validation import parse_fields
 from exhume.victims.norms import common_norm
 
@@ -52,10 +53,14 @@ class GlmVictim:
     steps: int
 
 
-def train_glm(config: GlmConfig, data: Dataset) -> GlmVictim:
-    labels, inputs = data.labels.double(), data.inputs.double()
-    if config.loss == "logistic" and not bool((labels.abs() == 1).all()):
+def require_labels(config: GlmConfig, data: Dataset) -> None:
+    if config.loss == "logistic" and not bool((data.labels.abs() == 1).all()):
         raise UsageError("expected labels -1 and +1 for the logistic loss, found others; choose two classes")
+
+
+def train_glm(config: GlmConfig, data: Dataset) -> GlmVictim:
+    require_labels(config, data)
+    labels, inputs = data.labels.double(), data.inputs.double()
     gram = inputs @ inputs.T
     found = _newton(config, gram, labels)
     n, d = inputs.shape
@@ -79,6 +84,7 @@ class _Found:
     steps: int
 
 
+@solving("the fit of the model")
 def _newton(config: GlmConfig, gram: Float[Tensor, "n n"], labels: Float[Tensor, " n"]) -> _Found:
     """Newton's method on n λ α + ℓ'(K α + b) = 0 and Σ α = 0, with steps halved until the equations are closer."""
     n = len(labels)

@@ -143,13 +143,17 @@ def _solved(observation: Observation, known: Known, used: RidgeFeatures) -> Floa
     return solve_linear(used, target, active) * (target.sum().sign() if features.bias is None else 1.0)
 
 
+def require_one_output(outputs: int) -> None:
+    if outputs != 1:
+        raise UsageError(f"expected one output for --method informed, found {outputs}")
+
+
 def _check(observation: Observation, known: Known, means: Means) -> None:
     told = observation.knowledge.samples
     if told is not None and told != len(known) + 1:
         raise UsageError(f"expected all samples but one of {told} to be known, found {len(known)}")
     if means.products != means.dtype or means.ranks.size > 1:
         raise UsageError("expected one process and no --products with --method informed, found others; leave them out")
-    if len(observation.weights) != 1:
-        raise UsageError(f"expected one output for --method informed, found {len(observation.weights)}")
+    require_one_output(len(observation.weights))
     if known.inputs.shape[1] != observation.d:
         raise UsageError(f"expected known samples of dimension {observation.d}, found {known.inputs.shape[1]}")

@@ -74,6 +74,14 @@ class SubspaceAttack:
         return self.inner.finish(problem.cases[-1].problem, candidates)
 
 
+def require_first_layer(known: bool) -> None:
+    if not known:
+        raise UsageError(
+            "expected an observation that knows the initial first layer, found none; train with "
+            "--knows-first-layer, or give --subspace moments or FILE"
+        )
+
+
 def open_subspace(
     observation: Observation, method: SubspaceAttack, seed: int, held_out: float, means: Means
 ) -> StagedCase:
@@ -106,11 +114,8 @@ class _Opening:
 
     def first_layer(self) -> StagedCase:
         observation, initial = self.observation, self.observation.initial_rows
-        if initial is None:
-            raise UsageError(
-                "expected an observation that knows the initial first layer, found none; train with "
-                "--knows-first-layer, or give --subspace moments or FILE"
-            )
+        require_first_layer(initial is not None)
+        assert initial is not None
         shown = observation.ridge.rows
         trained = MixedRows(shown, 2.0, initial, -1.0) if observation.knowledge.initial_body else shown
         layer = first_layer_subspace(trained, initial)
