@@ -1,10 +1,13 @@
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from exhume import files
 from exhume.errors import ExhumeError
@@ -82,6 +85,26 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_tensors(tmp_path: Path, monke
     assert "No space left" in message
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("truth", 0o600), ("training-checkpoint", 0o600), ("thing", 0o664)])
+def test_a_file_has_its_permissions_before_anything_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, mode: int
+) -> None:
+    seen = []
+
+    def write_in_place(tensors: dict[str, Tensor], filename: Path, metadata: dict[str, str]) -> None:
+        seen.append(stat.S_IMODE(filename.stat().st_mode))
+        save_file(tensors, filename, metadata=metadata)
+
+    monkeypatch.setattr("safetensors.torch.save_file", write_in_place)
+    umask = os.umask(0o002)
+    try:
+        write_tensors(tmp_path / "a.safetensors", kind, {"a": torch.ones(1)}, {})
+    finally:
+        os.umask(umask)
+    assert seen == [mode]
+    assert stat.S_IMODE((tmp_path / "a.safetensors").stat().st_mode) == mode
 
 
 def test_json_comes_back_and_refuses_nan(tmp_path: Path) -> None:

@@ -260,6 +260,7 @@ def test_an_attack_loads_nothing_of_the_truth() -> None:
     units = {name.split(".")[1] for name in loaded if name.startswith("exhume.")}
     assert "attacks" in units
     assert units.isdisjoint({"data", "victims", "metrics", "experiments", "report", "cli"})
+    assert loaded.isdisjoint({"scipy.stats", "scipy.optimize", "matplotlib", "skimage"}), "an attack starts late enough"
 
 
 @pytest.mark.parametrize("statement", ["import exhume", "import exhume.cli.gauge", "import exhume.cli.app"])

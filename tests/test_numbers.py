@@ -1,4 +1,4 @@
-"""Tiny problems of every shape, precision and scale: an attack ends in an outcome or in one line."""
+"""Tiny problems of every shape, precision and scale: an attack ends in an outcome and refuses no valid one."""
 
 import json
 import math
@@ -79,7 +79,7 @@ def attack(observation: Observation, method: Method, **options: Any) -> Reconstr
 @example(n=5, d=1, surplus=0, k=5, scale=1e30, double=False, seed=1, method="split-newton", activation="tanh")
 @example(n=5, d=3, surplus=-4, k=2, scale=1e-30, double=True, seed=2, method="heavy-ball", activation="relu")
 @example(n=1, d=5, surplus=30, k=1, scale=1e-30, double=False, seed=3, method="split-newton", activation="relu")
-def test_every_shape_precision_and_scale_ends_in_an_outcome_or_in_one_line(
+def test_every_shape_precision_and_scale_ends_in_an_outcome(
     n: int, d: int, surplus: int, k: int, scale: float, double: bool, seed: int, method: str, activation: str
 ) -> None:
     """p runs from below n over n to well above d n."""
@@ -89,8 +89,25 @@ def test_every_shape_precision_and_scale_ends_in_an_outcome_or_in_one_line(
     samples = n if method == "heavy-ball" else None
     chosen = choose_method(method, iterations=2)
     found = attack(observation.told(samples), chosen, dtype=dtype)
-    if found is not None:
-        check_finite(found, d, k)
+    assert found is not None, "a valid problem was refused"
+    check_finite(found, d, k)
+
+
+CORNERS = [(1, 1, 4, 1), (3, 1, 6, 2), (1, 4, 12, 3), (4, 2, 3, 4), (3, 3, 3, 5), (3, 3, 3, 1)]
+"""n, d, p, k: one sample, one dimension, p < n, p = n, one to five outputs."""
+
+
+@pytest.mark.parametrize("method", ["split-newton", "heavy-ball"])
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("n", "d", "p", "k"), CORNERS)
+def test_no_valid_problem_is_refused_whatever_its_shape_precision_and_scale(
+    n: int, d: int, p: int, k: int, dtype: torch.dtype, scale: float, method: str
+) -> None:
+    observation = victim(n, d, p, k, scale, dtype, 0, "relu").told(n if method == "heavy-ball" else None)
+    found = attack(observation, choose_method(method, iterations=2), dtype=dtype)
+    assert found is not None
+    check_finite(found, d, k)
 
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -110,7 +127,7 @@ def test_the_scale_of_the_weights_changes_the_coefficients_and_nothing_else(expo
 
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(k=SIZES, d=SIZES, exponent=st.integers(-30, 30), seed=st.integers(0, 100))
-def test_networks_of_every_scale_end_in_an_outcome_or_in_one_line(k: int, d: int, exponent: int, seed: int) -> None:
+def test_networks_of_every_scale_end_in_an_outcome(k: int, d: int, exponent: int, seed: int) -> None:
     from exhume.features.module import penultimate_features
     from exhume.observation import Knowledge
 
@@ -122,8 +139,8 @@ def test_networks_of_every_scale_end_in_an_outcome_or_in_one_line(k: int, d: int
     found = attack(
         Observation(features, weights, Knowledge(samples=2)), choose_method("auto", network=True, iterations=2)
     )
-    if found is not None:
-        check_finite(found, d, k)
+    assert found is not None, "a valid problem was refused"
+    check_finite(found, d, k)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-45, 3e38])
@@ -131,6 +148,7 @@ def test_weights_that_are_zero_denormal_or_at_the_end_of_their_range_are_no_faul
     observation = victim(2, 3, 30, 1, 1.0, torch.float32, 0, "relu")
     weights = (observation.weights.double() / observation.weights.abs().max() * scale).float()
     found = attack(replace(observation, weights=weights), SplitNewton(iterations=2))
+    assert found is not None or scale == 0, "a valid problem was refused"
     if found is not None:
         check_finite(found, 3, 1)
 

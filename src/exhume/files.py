@@ -5,6 +5,7 @@ of file, the version of its layout, and what belongs to the kind. Nothing here e
 """
 
 import json
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,22 +21,26 @@ from exhume.tensor_header import MOST_DIMENSIONS
 
 SCHEMA = 1
 _METADATA_KEY = "exhume"
-PRIVATE_KINDS = ("truth", "known-samples", "reconstruction", "snapshots", "checkpoint", "embedding-span")
+PRIVATE_KINDS = (
+    *("truth", "known-samples", "reconstruction", "snapshots", "checkpoint", "embedding-span"),
+    "training-checkpoint",  # momentum is gradients of training data
+)
 """Training data, or what was made of it: for nobody but the owner to read, whatever the umask."""
 _OWNER_ONLY = 0o600
 
 
 @contextmanager
-def replacing(path: Path, folder: bool = False) -> Iterator[Path]:
+def replacing(path: Path, folder: bool = False, mode: int = 0o666) -> Iterator[Path]:
     """Hands out a temporary file (or `folder`) beside `path`; renames it to `path` on success, else removes it.
 
-    The parent folder must exist or be creatable. What killed processes left in it is removed on the way.
+    The parent folder must exist or be creatable. What killed processes left in it is removed on the way. A file has the
+    `mode`, less the umask, before anything is written to it.
     """
     claim = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
-        claim = Claim.beside(path, folder)
+        claim = Claim.beside(path, folder, mode)
         yield claim.path
         claim.path.replace(path)
     except OSError as problem:
@@ -93,11 +98,11 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], meta: Ma
     header = json.dumps({"kind": kind, "schema": SCHEMA, **meta}, allow_nan=False)
     # copies, because safetensors refuses tensors that share memory, which those of an attack's state may do
     own = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
-    with replacing(path) as temporary:
+    with replacing(path, mode=_OWNER_ONLY if kind in PRIVATE_KINDS else 0o666) as temporary:
         try:
-            mode = temporary.stat().st_mode  # as the umask has it; safetensors makes a file of its own in its place
+            mode = stat.S_IMODE(temporary.stat().st_mode)
             save_file(own, temporary, metadata={_METADATA_KEY: header})
-            temporary.chmod(_OWNER_ONLY if kind in PRIVATE_KINDS else mode)
+            temporary.chmod(mode)  # safetensors may put a file of its own, for the owner alone, in its place
         except SafetensorError as problem:  # how safetensors reports a full disk or a folder that is gone
             raise OSError(0, str(problem)) from problem
 

@@ -25,10 +25,10 @@ class Claim:
     lock: int
 
     @classmethod
-    def beside(cls, path: Path, folder: bool) -> "Claim":
+    def beside(cls, path: Path, folder: bool, mode: int = 0o666) -> "Claim":
         while True:
             temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.exhume.tmp")
-            temporary.mkdir() if folder else temporary.touch(exist_ok=False)
+            temporary.mkdir() if folder else temporary.touch(mode, exist_ok=False)
             lock = os.open(temporary, os.O_RDONLY)
             if _locked(lock) is not False and _is(temporary, lock):
                 return cls(temporary, lock)

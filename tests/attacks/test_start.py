@@ -1,3 +1,4 @@
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -5,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
-from exhume.attacks.start import drawn, find_start, scale_left, without_start
+from exhume.attacks.start import _by_chance, drawn, find_start, scale_left, without_start
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
@@ -154,3 +156,10 @@ def test_a_rule_that_does_not_fit_is_one_line() -> None:
 def test_a_damaged_rule_is_refused(change: dict[str, object], kept: Tensor | None) -> None:
     with pytest.raises(UsageError, match="expected"):
         StartRule.restore(StartRule("normal", 2, 7).describe() | change, kept)
+
+
+@pytest.mark.parametrize("numbers", [2, 3, 30, 1_000, 1_000_000])
+@pytest.mark.parametrize("cosine", [-1.0, -0.3, 0.0, 1e-3, 0.01, 0.1, 0.5, 0.999, 1.0])
+def test_the_chance_of_a_cosine_is_the_tail_of_students_distribution(cosine: float, numbers: int) -> None:
+    t = cosine * math.sqrt((numbers - 1) / max(1 - cosine**2, torch.finfo(torch.float64).eps))
+    assert _by_chance(cosine, numbers) == pytest.approx(stats.t.sf(t, numbers - 1), rel=1e-12, abs=1e-290)

@@ -15,7 +15,7 @@ from exhume.catalogue.pictures import recovered_pixels, true_pixels, wrong_signs
 from exhume.catalogue.registry import FIGURES, chosen
 from exhume.catalogue.reproduce import plan_figure, run_figures, write_figure
 from exhume.catalogue.thresholds import Panel, ThresholdFigure, at_thresholds, sweeps_of, threshold_panel
-from exhume.errors import UsageError
+from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.engines import HereEngine
 from exhume.experiments.sweep_folder import SweepFolder
 from exhume.report.figures import draw_pairs
@@ -179,6 +179,14 @@ def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_pat
         " | a \\| b | one<br>two<br>1 of 5 runs not run<br>1 runs failed: no luck | quick: tiny "
         "| `exhume reproduce --quick fig3` | 1.5 min |"
     )
+
+
+def test_results_of_a_later_layout_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "quick" / "fig3" / "figure.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"schema": 2, "done": 1}))
+    with pytest.raises(ExhumeError, match=r"expected schema 1 in .*figure\.json, found '2'"):
+        figure_table(tmp_path)
 
 
 def test_the_page_keeps_what_people_wrote(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """The loop on a quadratic bowl: loss = (curvature / 2) Σ_i (w − c_i)² / n, whose every step is known."""
 
 import math
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from exhume.errors import ExhumeError
+from exhume.files import read_tensors, write_tensors
 from exhume.victims.descent_loop import Surroundings, Tensors, descend
 from exhume.victims.recipe import Recipe
 
@@ -153,3 +156,56 @@ def test_the_checkpoint_of_another_training_or_a_damaged_one_is_one_line(tmp_pat
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(ExhumeError, match="whole safetensors file"):
         descend(Bowl(), Recipe(steps=5, step_size=0.1), 0.0, Surroundings(checkpoint=path))
+
+
+def change_weight(tensors: Tensors, meta: dict[str, Any]) -> None:
+    tensors["state.weight"] = tensors["state.weight"] + 1e-15
+
+
+def change_number(tensors: Tensors, meta: dict[str, Any]) -> None:
+    meta["numbers"]["steps"] = 3
+
+
+@pytest.mark.parametrize("change", [change_weight, change_number])
+def test_a_checkpoint_that_was_changed_is_refused_rather_than_continued_from(
+    tmp_path: Path, change: Callable[[Tensors, dict[str, Any]], None]
+) -> None:
+    path, recipe = tmp_path / "checkpoint.safetensors", Recipe(steps=5, step_size=0.1)
+    descend(Bowl(), recipe, 0.0, Surroundings(checkpoint=path, stop=lambda: True))
+    rewrite(path, change)
+    with pytest.raises(ExhumeError, match=r"found damage at numbers that are not those that were saved; delete it"):
+        descend(Bowl(), recipe, 0.0, Surroundings(checkpoint=path))
+
+
+def test_a_checkpoint_of_the_first_form_has_no_digest_and_is_continued_from(tmp_path: Path) -> None:
+    path, recipe = tmp_path / "checkpoint.safetensors", Recipe(steps=5, step_size=0.1)
+    descend(Bowl(), recipe, 0.0, Surroundings(checkpoint=path, stop=lambda: True))
+    rewrite(path, lambda tensors, meta: meta.pop("digest"))
+    assert descend(Bowl(), recipe, 0.0, Surroundings(checkpoint=path)) == descend(Bowl(), recipe, 0.0, Surroundings())
+
+
+def set_history(value: float) -> Callable[[Tensors, dict[str, Any]], None]:
+    return lambda tensors, meta: tensors.update(history=torch.tensor([[value, 1.0]], dtype=torch.float64))
+
+
+def set_number(name: str, value: object) -> Callable[[Tensors, dict[str, Any]], None]:
+    return lambda tensors, meta: meta["numbers"].update({name: value})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [set_history(math.inf), set_history(math.nan), set_number("steps", "3"), set_number("last", None)],
+)
+def test_damage_without_a_digest_is_one_line(tmp_path: Path, change: Callable[[Tensors, dict[str, Any]], None]) -> None:
+    path, recipe = tmp_path / "checkpoint.safetensors", Recipe(steps=5, step_size=0.1)
+    descend(Bowl(), recipe, 0.0, Surroundings(checkpoint=path, stop=lambda: True))
+    rewrite(path, change)
+    rewrite(path, lambda tensors, meta: meta.pop("digest"))
+    with pytest.raises(ExhumeError, match=r"expected a whole checkpoint at .*, found damage at .*; delete it"):
+        descend(Bowl(), recipe, 0.0, Surroundings(checkpoint=path))
+
+
+def rewrite(path: Path, change: Callable[[Tensors, dict[str, Any]], object]) -> None:
+    file = read_tensors(path, "training-checkpoint")
+    change(file.tensors, file.meta)
+    write_tensors(path, "training-checkpoint", file.tensors, file.meta)

@@ -1,7 +1,5 @@
 """A saved moment of an attack, from which the same attack goes on."""
 
-import hashlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -10,8 +8,9 @@ import torch
 from torch import Tensor
 
 from exhume.attacks.problem import State
+from exhume.checkpoint_file import check_whole, write_checkpoint
 from exhume.errors import ExhumeError
-from exhume.files import TensorFile, read_tensors, write_tensors
+from exhume.files import read_tensors
 
 KIND = "checkpoint"
 
@@ -46,7 +45,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "counts": counts,  # whole numbers in the trace: a table of float64 would make them decimals
     }
     tensors["trace"] = table
-    write_tensors(path, KIND, tensors, {**meta, "digest": _digest(tensors, meta)})
+    write_checkpoint(path, KIND, tensors, meta)
 
 
 def load_checkpoint(path: Path, settings: dict[str, Any]) -> Checkpoint | None:
@@ -57,7 +56,9 @@ def load_checkpoint(path: Path, settings: dict[str, Any]) -> Checkpoint | None:
     try:
         if file.meta["settings"] != settings:
             return None
-        _check_whole(file)
+        check_whole(file)
+        if not isinstance(file.meta["numbers"], dict) or not isinstance(file.meta["columns"], list):
+            raise ValueError("the numbers of its state")
         columns, counts = file.meta["columns"], file.meta.get("counts", [])
         trace = tuple(
             {name: int(value) if name in counts else value for name, value in zip(columns, line, strict=True)}
@@ -67,25 +68,6 @@ def load_checkpoint(path: Path, settings: dict[str, Any]) -> Checkpoint | None:
         return Checkpoint(settings, state, trace, _under("diary.", file.tensors))
     except (KeyError, TypeError, ValueError) as problem:
         raise ExhumeError(f"expected a whole checkpoint at {path}, found damage at {problem}; delete it") from problem
-
-
-def _check_whole(file: TensorFile) -> None:
-    """A method trusts its state, so nothing of it may have changed; files of the first form have no digest."""
-    names = ("settings", "numbers", "columns", "counts")
-    told: dict[str, Any] = {name: file.meta[name] for name in names if name in file.meta}
-    if "digest" in file.meta and file.meta["digest"] != _digest(file.tensors, told):
-        raise ValueError("numbers that are not those that were saved")
-    if not isinstance(told["numbers"], dict) or not isinstance(told["columns"], list):
-        raise ValueError("the numbers of its state")
-
-
-def _digest(tensors: dict[str, Tensor], meta: dict[str, Any]) -> str:
-    digest = hashlib.blake2b(json.dumps(meta, sort_keys=True).encode(), digest_size=16)
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

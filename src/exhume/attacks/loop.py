@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.cases import Case, Means, open_case
 from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.checkpoint import Checkpoint, Diary, load_checkpoint, save_checkpoint
+from exhume.attacks.failed_solve import Finished, SolveFailed, finished, judged, sound
 from exhume.attacks.interruption import Interruption
+from exhume.attacks.judgement import Judgement
 from exhume.attacks.problem import Method, Step
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.errors import ExhumeError, UsageError
@@ -26,6 +27,7 @@ from exhume.features import memory
 from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
+from exhume.solving import solving
 
 CHECKPOINT_SECONDS = 20.0
 TRACE_COLUMNS = ("iteration", "loss", "passes", "seconds")
@@ -95,7 +97,8 @@ def run_attack(
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
     _check_same(settings, ranks)
     means = Means(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks)
-    case = open_case(observation, method, seed, held_out, means)
+    with solving("what an attack is to solve for"):
+        case = open_case(observation, method, seed, held_out, means)
     problem = case.problem
     keeper = _Keeper(checkpoint if ranks.first else None, settings, diary)
     saved = ranks.from_first(keeper.load())
@@ -105,26 +108,27 @@ def run_attack(
     failure: str | None = None
     with keeper.saving_where_ranks_stop():
         with Interruption(termination=ranks.size > 1) as interruption:
-            for step in method.steps(problem, saved.state if saved else None):
-                seconds = earlier_seconds + time.monotonic() - began
-                if not math.isfinite(step.loss):
-                    failure = _failure(step, keeper.step)
-                    break
-                if not trace or step.iteration > trace[-1]["iteration"]:
-                    trace.append(_trace_line(step, problem.loss.passes, seconds))
-                if watch:
-                    shown = replace(step, candidates=case.lift(step.candidates))
-                    watch(Progress(shown, problem.loss.passes, seconds, method.iterations))
-                keeper.step = step
-                over = ranks.any(interruption.asked or seconds >= limits.seconds)
-                keeper.save_now_and_then(at_once=over)
-                if over:
-                    break
+            try:
+                for step in sound(method.steps(problem, saved.state if saved else None), ranks):
+                    seconds = earlier_seconds + time.monotonic() - began
+                    if not trace or step.iteration > trace[-1]["iteration"]:
+                        trace.append(_trace_line(step, problem.loss.passes, seconds))
+                    if watch:
+                        shown = replace(step, candidates=case.lift(step.candidates))
+                        watch(Progress(shown, problem.loss.passes, seconds, method.iterations))
+                    keeper.step = step
+                    over = ranks.any(interruption.asked or seconds >= limits.seconds)
+                    keeper.save_now_and_then(at_once=over)
+                    if over:
+                        break
+            except SolveFailed as ended:
+                failure = str(ended)
             interrupted = over and ranks.any(interruption.asked)
         assert keeper.step is not None, "a method yields at least its start"
-        candidates = keeper.step.candidates
-        candidates = method.finish(problem, candidates) if over else candidates
-        found = _reconstruction(case, method, candidates, trace[-1], settings, failure)
+        last = keeper.step.candidates
+        end = finished(method, problem, last, ranks) if over else Finished(last, failure)
+        judgement = judged(case, end.candidates, len(observation.weights), trace[-1]["loss"], ranks)
+        found = _reconstruction(case, method, end, judgement, trace[-1], settings)
     memory.release()
     return Attacked(found, trace, interrupted, over)
 
@@ -229,18 +233,7 @@ def _fingerprint(observation: Observation) -> str:
 
 
 def _bytes(values: Tensor) -> bytes:
-    return values.cpu().contiguous().numpy().tobytes()
-
-
-def _failure(step: Step, last: Step | None) -> str:
-    """A solve that failed: what was found before it is still worth a verdict, if there was anything."""
-    if last is None:
-        raise ExhumeError(
-            f"expected a finite loss, found {step.loss} at iteration {step.iteration}; try --dtype float64, and "
-            "look at the scale of the features"
-        )
-    kept = f"the candidates are those of iteration {last.iteration}"
-    return f"the loss was {step.loss} at iteration {step.iteration}; {kept}"
+    return values.cpu().contiguous().view(torch.uint8).numpy().tobytes()  # numpy has no bfloat16
 
 
 def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
@@ -254,26 +247,21 @@ def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
 
 
 def _reconstruction(
-    case: Case,
-    method: Method,
-    candidates: Float[Tensor, "m d"],
-    last: dict[str, float],
-    settings: dict[str, Any],
-    failure: str | None,
+    case: Case, method: Method, end: Finished, judgement: Judgement, last: dict[str, float], settings: dict[str, Any]
 ) -> Reconstruction:
-    judged = case.judge(candidates)
+    failures = [failure for failure in (end.failure, judgement.facts.get("failure")) if failure is not None]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
-        candidates=case.lift(candidates).cpu(),
-        coefficients=judged.coefficients.cpu(),
+        candidates=case.lift(end.candidates).cpu(),
+        coefficients=judgement.coefficients.cpu(),
         method=method.name,
-        certificate=judged.certificate,
-        loss=judged.loss,
+        certificate=judgement.certificate,
+        loss=judgement.loss,
         iterations=int(last["iteration"]),
         passes=last["passes"],
         seconds=last["seconds"],
         peak_memory_mb=peak,
         seed=settings["seed"],
         settings=settings,
-        facts=case.facts | judged.facts | ({} if failure is None else {"failure": failure}),
+        facts=case.facts | judgement.facts | ({"failure": "; ".join(failures)} if failures else {}),
     )

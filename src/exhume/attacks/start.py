@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import stdtr
 from torch import Tensor
 
 from exhume.errors import ExhumeError, UsageError
@@ -124,4 +124,4 @@ def _by_chance(cosine: float, numbers: int) -> float:
     if numbers < 2:
         return 1.0
     spread = max(1 - cosine**2, torch.finfo(torch.float64).eps)
-    return float(stats.t.sf(cosine * math.sqrt((numbers - 1) / spread), numbers - 1))
+    return float(stdtr(numbers - 1, -cosine * math.sqrt((numbers - 1) / spread)))

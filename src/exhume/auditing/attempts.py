@@ -16,6 +16,7 @@ from exhume.errors import ExhumeError
 from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
+from exhume.private_paths import without_folders
 from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.subject import attempt_line
 
@@ -114,5 +115,5 @@ def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watc
         require_room(told, method, limits.memory_bytes, torch.float32, ALONE)
         attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
-        return Attempt(offer, None, (), time.monotonic() - began, str(problem))
+        return Attempt(offer, None, (), time.monotonic() - began, without_folders(str(problem)))
     return Attempt(offer, attacked, keeper.snapshots(), time.monotonic() - began)

@@ -7,7 +7,7 @@ from typing import Any
 from exhume.catalogue import registry
 from exhume.catalogue.figure import SCALES
 from exhume.catalogue.reproduce import SUMMARY
-from exhume.files import read_json, write_text
+from exhume.files import check_schema, read_json, write_text
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 HEAD = "| figure | published | measured here | scale and why it differs | command | time of the runs |\n" + (
@@ -41,6 +41,7 @@ def _largest(results: Path, name: str) -> dict[str, Any] | None:
         path = results / scale / name / SUMMARY
         if path.is_file():
             found = read_json(path)
+            check_schema(found, path)
             if found.get("done"):
                 return found
     return None

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
 
 from exhume.errors import ExhumeError, UsageError
@@ -39,6 +38,8 @@ def image_scores(truth: Float[Tensor, "n c h w"], found: Float[Tensor, "n c h w"
 
     SSIM's window is 7 × 7, or the largest odd one that fits images smaller than that, 3 × 3 at least.
     """
+    from skimage.metrics import structural_similarity  # here: slow to import, and only images need it
+
     window = _window(truth)
     if truth.shape != found.shape:
         raise UsageError(f"expected images of shape {tuple(truth.shape)}, found {tuple(found.shape)}")
@@ -74,6 +75,8 @@ def chance_image_scores(truth: Float[Tensor, "n c h w"], seed: int = 0) -> Image
 def _psnr(truth: np.ndarray, found: np.ndarray) -> float:
     if np.array_equal(truth, found):
         return float("inf")
+    from skimage.metrics import peak_signal_noise_ratio
+
     return float(peak_signal_noise_ratio(truth, found, data_range=1.0))
 
 

@@ -8,6 +8,8 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from exhume.report.figure_file import save_figure
+
 LABELS = {"split-newton": "exhume (split Gauss-Newton)", "heavy-ball": "published (heavy ball)"}
 COLOURS = {"split-newton": "#b4451f", "heavy-ball": "#4a5568"}
 
@@ -27,7 +29,7 @@ def draw_race(curves: Mapping[str, Sequence[tuple[float, float, float]]], title:
     axes[0].set_ylabel("reconstruction error rho")
     axes[0].legend(frameon=False, fontsize=8)
     figure.suptitle(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 def draw_success(shares: Mapping[str, Mapping[str, float]], title: str, path: Path) -> None:
@@ -42,7 +44,7 @@ def draw_success(shares: Mapping[str, Mapping[str, float]], title: str, path: Pa
     axis.set(xlabel="p / (dn)", ylabel="share of trials with rho < 0.01", ylim=(-0.03, 1.03), title=title)
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 BINS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)  # of |alpha_i| / max |alpha|
@@ -76,4 +78,4 @@ def draw_coefficients(pairs_by_ratio: Mapping[str, Sequence[tuple[float, float]]
     for axis in (scatter, shares):
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)

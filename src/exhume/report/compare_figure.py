@@ -7,6 +7,8 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from exhume.report.figure_file import save_figure
+
 COLOURS = {"recovered": "#2f855a", "partial": "#b7791f", "spurious": "#b4451f", "not_converged": "#718096"}
 SMALLEST = 1e-8
 
@@ -31,4 +33,4 @@ def draw_compared(rows: Sequence[dict[str, Any]], title: str, path: Path) -> Non
         axis.axvline(chance, color="grey", linewidth=0.8, linestyle=":")
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_title(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)

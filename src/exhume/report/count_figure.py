@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from exhume.errors import UsageError
-from exhume.files import replacing
+from exhume.report.figure_file import save_figure
 from exhume.report.pictures import as_array
 
 DOTS_PER_INCH = 100
@@ -46,8 +46,7 @@ def draw_counts(bands: Sequence[Band], path: Path, columns: int = 10) -> None:
         figure.text(x, y, band.label, ha="right", va="center", fontsize=9, color=INK)
         top += len(block) + BAND_GAP
     figure.figimage(canvas, resize=False)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
+    save_figure(figure, path)
 
 
 def _montage(band: Band, columns: int, factor: int) -> np.ndarray:

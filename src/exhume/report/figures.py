@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from exhume.errors import UsageError
-from exhume.files import replacing
+from exhume.report.figure_file import save_figure
 from exhume.report.pictures import as_array
 
 DOTS_PER_INCH = 100
@@ -64,7 +64,7 @@ def draw_trace(trace: list[dict[str, float]], path: Path, held_out_loss: float |
     axes.legend(frameon=False, labelcolor=INK)
     if "passes" in trace[0] and len(trace) > 1:
         _add_passes(axes, iterations, np.array([line["passes"] for line in trace]))
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _add_passes(axes: Axes, iterations: np.ndarray, passes: np.ndarray) -> None:
@@ -130,7 +130,7 @@ def _draw_bands(bands: Sequence[tuple[str, Float[Tensor, "n c h w"]]], path: Pat
     for block in range(layout.blocks):
         for band, (name, _) in enumerate(bands):
             _label(figure, layout, layout.top(block, band), name, INK if band == 0 else ACCENT)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _lay_out(bands: Sequence[tuple[str, Float[Tensor, "n c h w"]]], count: int, columns: int) -> _Layout:
@@ -153,8 +153,3 @@ def _label(figure: Figure, layout: _Layout, top: int, name: str, colour: str) ->
     tall, across = layout.canvas
     x, y = (LABEL_WIDTH - 8) / across, 1 - (top + layout.height / 2) / tall
     figure.text(x, y, name, ha="right", va="center", fontsize=8, color=colour)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})

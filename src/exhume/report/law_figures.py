@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from exhume.files import replacing
+from exhume.report.figure_file import save_figure
 
 COLOURS = ("#c0201c", "#1f5fa8", "#1d1d1b", "#7a6a2f")
 
@@ -38,5 +38,4 @@ def draw_laws(panels: Sequence[LawPanel], path: Path) -> None:
         axes.set_title(panel.title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=7)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
+    save_figure(figure, path)

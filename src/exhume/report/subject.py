@@ -62,13 +62,14 @@ class Subject:
 
 def attempt_line(found: Reconstruction, why: str, stopped: bool) -> dict[str, Any]:
     """One attack that was run, as the page lists it."""
+    notes = (found.facts.get("subspace"), found.facts.get("failure"), "stopped before its end" * stopped)
     return {
         "method": found.method,
         "told": found.settings.get("samples"),
         "why": why,
         "seed": found.seed,
         "outcome": found.outcome.value.replace("_", " "),
-        "note": "; ".join(part for part in (found.facts.get("subspace"), "stopped before its end" * stopped) if part),
+        "note": "; ".join(note for note in notes if note),
         "candidates": len(found.candidates),
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,

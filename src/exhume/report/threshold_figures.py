@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from exhume.errors import UsageError
-from exhume.files import replacing
+from exhume.report.figure_file import save_figure
 
 COLOURS = {"error": "#c0201c", "training_loss": "#1d1d1b", "span_residual": "#1f5fa8", "other": "#5b5b5b"}
 NAMES = {"error": "reconstruction error", "training_loss": "training loss", "span_residual": "span residual"}
@@ -50,8 +50,7 @@ def draw_thresholds(panels: Sequence[ThresholdPanel], path: Path) -> None:
     FigureCanvasAgg(figure)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw_panel(axes, panel)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", metadata={"Software": None})
+    save_figure(figure, path)
 
 
 def _draw_panel(axes: Axes, panel: ThresholdPanel) -> None:

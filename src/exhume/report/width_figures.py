@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from exhume.files import replacing
+from exhume.report.figure_file import save_figure
 
 STYLES = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D")
@@ -125,5 +125,4 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=150, format="png")
+    save_figure(figure, path, dpi=150)

@@ -25,8 +25,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from exhume import seeds
+from exhume.checkpoint_file import check_whole, write_checkpoint
 from exhume.errors import ExhumeError
-from exhume.files import read_tensors, write_tensors
+from exhume.files import read_tensors
 from exhume.victims.recipe import ADAM_STEP, Descent, HistoryPoint, Progress, Recipe, Stopped
 
 KIND = "training-checkpoint"
@@ -263,7 +264,7 @@ class _Loop:
         numbers["seen_at_look"] = None if math.isinf(self.at.seen_at_look) else self.at.seen_at_look
         state = {f"state.{name}": tensor for name, tensor in self.trainee.state().items()}
         meta = {"settings": self.settings, "numbers": numbers}
-        write_tensors(self.around.checkpoint, KIND, {**state, "history": table}, meta)
+        write_checkpoint(self.around.checkpoint, KIND, {**state, "history": table}, meta)
         self.saved = time.monotonic()
 
     def _resumed(self) -> _Position | None:
@@ -274,14 +275,18 @@ class _Loop:
         if file.meta.get("settings") != self.settings:
             raise ExhumeError(f"expected the checkpoint of this training at {path}, found another one's; remove it")
         try:
+            check_whole(file)
             numbers = dict(file.meta["numbers"])
             if numbers["seen_at_look"] is None:
                 numbers["seen_at_look"] = math.inf
+            wrong = [name for name, value in numbers.items() if type(value) not in (int, float)]
+            if wrong and (wrong != ["curvature"] or numbers["curvature"] is not None):
+                raise TypeError(wrong[0])
             history = [(int(steps), loss) for steps, loss in file.tensors["history"].tolist()]
             position = _Position(**numbers, history=history)
             state = {name: file.tensors[f"state.{name}"] for name in self.kept}
             self.trainee.restore(state)
-        except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+        except (KeyError, TypeError, ValueError, OverflowError, RuntimeError) as problem:
             raise ExhumeError(
                 f"expected a whole checkpoint at {path}, found damage at {problem}; delete it"
             ) from problem

@@ -20,6 +20,7 @@ from scipy.special import expit, log_expit
 from torch import Tensor
 
 from exhume.errors import ExhumeError, UsageError
+from exhume.solving import solving
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,7 @@ class DualFit:
     steps: int = 0
 
 
+@solving("the fit of least norm")
 def fit_min_norm(gram: Float[Tensor, "n n"], labels: Float[Tensor, " n"]) -> DualFit:
     """α = K⁺ Y. For p < n the Gram matrix is singular and the fit is the least-squares one.
 
@@ -44,6 +46,7 @@ def fit_min_norm(gram: Float[Tensor, "n n"], labels: Float[Tensor, " n"]) -> Dua
     return DualFit(coefficients, _mean_squared_error(gram, coefficients, labels))
 
 
+@solving("the ridge regression")
 def fit_ridge(gram: Float[Tensor, "n n"], labels: Float[Tensor, " n"], penalty: float) -> DualFit:
     """α = (K + nλI)⁻¹ Y with λ = `penalty`, the minimiser of (1/n) Σ (φ(x_i)·θ − y_i)² + λ ||θ||²."""
     if not 0 < penalty < math.inf:

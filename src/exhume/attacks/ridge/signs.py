@@ -109,6 +109,8 @@ def _repair_by_constant(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Flo
         moments += exact @ loss.weights[0, block].double()
     gram, moments = loss.ranks.sum(gram), loss.ranks.sum(moments)
     loss.count_passes(1)
+    if not (torch.isfinite(gram).all() and torch.isfinite(moments).all()):  # lstsq takes it for a fault of its own
+        raise torch.linalg.LinAlgError("least squares: the matrix contained non-finite values")
     solved = torch.linalg.lstsq(gram / p, (moments / p)[:, None], driver="gelsd").solution[:, 0].cpu()
     missing = -float(solved[m]) / _constant_sum(loss.features.activation)
     flipped = torch.zeros(m, dtype=torch.bool)

@@ -23,7 +23,6 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
-from scipy.optimize import nnls
 from torch import Tensor
 
 from exhume.attacks.ridge.span import PassCounter, invert_gram
@@ -171,5 +170,10 @@ def _coefficients(gram: Float[Tensor, "a a"], products: Float[Tensor, " a"], rul
     if rule == "free":
         return torch.cholesky_solve((products * scale)[:, None], factor)[:, 0] * scale
     right = torch.linalg.solve_triangular(factor, (products * scale)[:, None], upper=False)[:, 0]
-    found = nnls(factor.T.cpu().numpy(), right.cpu().numpy(), maxiter=50 * len(gram))[0]
+    from scipy.optimize import nnls  # here: slow to import, and only this rule of one attack needs it
+
+    try:
+        found = nnls(factor.T.cpu().numpy(), right.cpu().numpy(), maxiter=50 * len(gram))[0]
+    except (RuntimeError, ValueError) as problem:  # too many iterations; numbers that are not finite
+        raise torch.linalg.LinAlgError(f"nnls: {problem}") from problem
     return torch.from_numpy(found).to(gram) * scale
