@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-all lint bench soak clean
+.PHONY: setup demo test test-all lint bench soak audit-deps clean
 
 setup: $(STAMP)
 
@@ -33,6 +33,11 @@ bench: setup           ## side by side with the published attack
 
 soak: setup            ## kills, full disks, memory, mutated inputs; renews the figures of docs/reliability.md
 	$(BIN)/python soak/run.py --kills 20 --results build/soak
+
+audit-deps:            ## known holes in the pinned dependencies; needs a network, and a venv of its own
+	$(PYTHON) -m venv build/audit-deps
+	build/audit-deps/bin/python -m pip install --quiet pip-audit
+	build/audit-deps/bin/python -m pip_audit --requirement constraints.txt --no-deps
 
 clean:
 	rm -rf .venv build dist src/*.egg-info

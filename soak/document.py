@@ -36,8 +36,12 @@ def with_figures(text: str, figures: str) -> str:
 def tables(results: Path) -> str:
     parts: dict[str, Callable[[Figures], str]] = {"kills": _kills, "faults": _faults, "memory": _memory, "fuzz": _fuzz}
     told = {name: _read(results / f"{name}.json") for name in parts}
-    lines = ["| part | asked for | broken | time |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| part | done | broken | seed | day (UTC) | exhume | time |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     lines += [_overview(name, figures) for name, figures in told.items()]
+    lines += _whole(_read(results / "run.json"))
     details = [parts[name](figures) for name, figures in told.items() if figures is not None]
     return "\n".join(["", *lines, "", *details]) + "\n"
 
@@ -48,7 +52,7 @@ def _read(path: Path) -> Figures | None:
 
 def _overview(name: str, figures: Figures | None) -> str:
     if figures is None:
-        return f"| {name} | not run | | |"
+        return f"| {name} | not run | | | | | |"
     asked = {
         "kills": lambda: f"{figures['kills']} kills, {figures['resumed_runs']} runs resumed",
         "faults": lambda: f"{figures['done']} faults" + f", {figures['skipped']} left out" * bool(figures["skipped"]),
@@ -56,7 +60,21 @@ def _overview(name: str, figures: Figures | None) -> str:
         "fuzz": lambda: f"{figures['inputs']:,} mutated inputs",
     }[name]()
     broken = sum(figures[key] for key in FUZZ_COUNTS) if name == "fuzz" else len(figures["faults"])
-    return f"| {name} | {asked} | {broken} | {figures['seconds']:.0f} s |"
+    when = f"{figures.get('seed', '')} | {figures.get('day', '')} | {_version(figures)}"
+    return f"| {name} | {asked} | {broken} | {when} | {figures['seconds']:.0f} s |"
+
+
+def _version(figures: Figures) -> str:
+    commit = f" ({figures['commit']})" if figures.get("commit") else ""
+    return f"{figures.get('version', '')}{commit}"
+
+
+def _whole(run: Figures | None) -> list[str]:
+    """Of the last `make soak`; a part that was run by itself since has its own day and time in the table."""
+    if run is None:
+        return []
+    told = f"seed {run['seed']}, {run['day']} (UTC), exhume {_version(run)}, {run['cores']} cores"
+    return ["", f"The last `make soak`: {told}, {run['seconds'] / 60:.1f} minutes in all."]
 
 
 def _kills(figures: Figures) -> str:

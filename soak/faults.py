@@ -6,7 +6,6 @@ The disks are small tmpfs mounts of their own, which takes root; without it thes
 """
 
 import argparse
-import os
 import random
 import shutil
 import signal
@@ -14,20 +13,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from contents import contents, differences, temporaries, unreadable
-from kill_scenes import ALONE, Scene, make_store, scenes
-from kills import LONGEST_SECONDS, Calm, start, undisturbed
+from forked import warm_up
+from kill_scenes import Process, Scene, make_store, scenes
+from kills import COMPLAINTS, LONGEST_SECONDS, Calm, start, undisturbed
 from outcome import finish
 
 DISK = "32m"
 PRESSES = 4
-COMPLAINTS = ("exhume: ", "interrupted")  # a sweep also tells on standard error how far it is
 ATTEMPTS = 4
 
 
@@ -48,6 +46,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     began = time.monotonic()
+    warm_up()
     with tempfile.TemporaryDirectory(prefix="exhume-faults-") as name:
         place = Path(name).resolve()
         (place / "store").mkdir()
@@ -55,7 +54,7 @@ def main() -> int:
         cases = all_cases(place, random.Random(asked.seed))
     result = summary(cases, time.monotonic() - began)
     return finish(
-        result,
+        {**result, "seed": asked.seed},
         asked.json,
         f"{result['done']} faults, {result['skipped']} left out: {len(result['faults'])} promises broken",
     )
@@ -88,11 +87,15 @@ def all_cases(place: Path, chance: random.Random) -> list[Case]:
 
 
 def _on_a_disk(name: str, place: Path, fault: Callable[[Scene, Path, Calm], Case], scene: Scene, calm: Calm) -> Case:
+    disk = Path(tempfile.mkdtemp(dir=place))
     try:
-        with a_disk(place) as disk:
-            case = fault(scene, disk, calm)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", disk], check=True, capture_output=True)
     except (subprocess.CalledProcessError, FileNotFoundError) as problem:
         return Case(name, skipped=f"no tmpfs can be mounted here ({problem})")
+    try:
+        case = fault(scene, disk, calm)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True, capture_output=True)
     case.name = name
     _tell(case)
     return case
@@ -102,24 +105,14 @@ def _tell(case: Case) -> None:
     print(f"{case.name}: {case.said}", *case.faults, sep="\n  ", flush=True)
 
 
-@contextmanager
-def a_disk(place: Path) -> Iterator[Path]:
-    disk = Path(tempfile.mkdtemp(dir=place))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", disk], check=True, capture_output=True)
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True, capture_output=True)
-
-
 def full_disk(scene: Scene, disk: Path, calm: Calm) -> Case:
     """There is room for 8 kB, then for everything."""
     folder = _prepared(scene, disk)
     filler = disk / "filler"
     _fill(disk, filler)
-    case = _failed(scene, start(scene, folder, {}), folder)
+    case = _failed(scene, start(scene, folder, disk.parent / "notes"), folder)
     filler.unlink()
-    case.faults += _resumed(scene, folder, calm)
+    case.faults += _resumed(scene, folder, disk.parent / "notes", calm)
     return case
 
 
@@ -127,13 +120,13 @@ def read_only(scene: Scene, disk: Path, calm: Calm) -> Case:
     """The disk becomes read-only once there is a checkpoint, then writable again."""
     for attempt in range(ATTEMPTS):
         folder = _prepared(scene, disk / str(attempt))
-        process = _started(scene, folder)
+        process = _started(scene, folder, disk.parent / "notes")
         while process.poll() is None and not _remounted(disk, "ro"):
             time.sleep(0.001)  # refused while a file is being written
         case = _failed(scene, process, folder)
         _remounted(disk, "rw")
         if case.exit_code != 0:  # otherwise it was done before
-            case.faults += _resumed(scene, folder, calm)
+            case.faults += _resumed(scene, folder, disk.parent / "notes", calm)
             return case
     return Case("", faults=["it was done each time before the disk was read-only"])
 
@@ -143,7 +136,7 @@ def pressed_twice(name: str, scene: Scene, place: Path, calm: Calm, chance: rand
     case = Case(name, faults=["it was done each time before Ctrl-C was pressed"])
     for _ in range(ATTEMPTS):
         folder = _prepared(scene, Path(tempfile.mkdtemp(dir=place)))
-        process = _started(scene, folder)
+        process = _started(scene, folder, folder.parent / "notes")
         for pause in (chance.uniform(0.0, 0.1), chance.uniform(0.0, 0.2)):
             time.sleep(pause)
             if process.poll() is None:
@@ -152,15 +145,15 @@ def pressed_twice(name: str, scene: Scene, place: Path, calm: Calm, chance: rand
         if ended.exit_code != 0:
             case = ended
             case.name = name
-            case.faults += _resumed(scene, folder, calm)
+            case.faults += _resumed(scene, folder, folder.parent / "notes", calm)
             break
     _tell(case)
     return case
 
 
-def _started(scene: Scene, folder: Path) -> subprocess.Popen[bytes]:
+def _started(scene: Scene, folder: Path, notes: Path) -> Process:
     """The command at work: there is a checkpoint, or it is done already."""
-    process = start(scene, folder, {})
+    process = start(scene, folder, notes)
     while process.poll() is None:
         if [path for path in folder.rglob("*.safetensors") if "checkpoint" in path.name or "training" in path.name]:
             break
@@ -186,7 +179,7 @@ def _remounted(disk: Path, how: str) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def _failed(scene: Scene, process: subprocess.Popen[bytes], folder: Path, expected: int = 1) -> Case:
+def _failed(scene: Scene, process: Process, folder: Path, expected: int = 1) -> Case:
     try:
         _, words = process.communicate(timeout=LONGEST_SECONDS)
     except subprocess.TimeoutExpired:
@@ -194,6 +187,7 @@ def _failed(scene: Scene, process: subprocess.Popen[bytes], folder: Path, expect
         process.communicate()
         return Case("", faults=["did not end"])
     lines = [line for line in words.decode(errors="replace").splitlines() if line.strip()]
+    # a sweep also tells on standard error how far it is
     complaints = [line for line in lines if line.startswith(COMPLAINTS)]
     case = Case("", process.returncode, lines[-1] if lines else "")
     if process.returncode != expected:
@@ -206,13 +200,12 @@ def _failed(scene: Scene, process: subprocess.Popen[bytes], folder: Path, expect
     return case
 
 
-def _resumed(scene: Scene, folder: Path, calm: Calm) -> list[str]:
-    retry = ("--retry-failed",) if scene.name.startswith("sweep") else ()
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "SOAK_FOLDER": str(folder)}
-    command = [*ALONE, *scene.command(folder), *retry]
-    done = subprocess.run(command, env=environment, capture_output=True, timeout=LONGEST_SECONDS, check=False)
-    if done.returncode != 0:
-        return [f"could not be resumed: {done.stderr.decode(errors='replace')[-300:]}"]
+def _resumed(scene: Scene, folder: Path, notes: Path, calm: Calm) -> list[str]:
+    retry = ["--retry-failed"] if scene.name.startswith("sweep") else []
+    process = start(replace(scene, command=lambda f: scene.command(f) + retry), folder, notes)
+    _, words = process.communicate(timeout=LONGEST_SECONDS)
+    if process.returncode != 0:
+        return [f"could not be resumed: {words.decode(errors='replace')[-300:]}"]
     faults = [f"a temporary file is left: {name}" for name in temporaries(folder)]
     return faults + [
         f"differs from an undisturbed run: {name}" for name in differences(contents(folder), calm.contents)

@@ -4,7 +4,8 @@
 
 An input is wrong in some way. It has to be taken, or refused by an `ExhumeError`: anything else that is raised is a
 traceback, more than a few seconds is a hang, and the end of the process is a crash. Input number i of a seed is always
-the same; those that broke something are kept with --keep, in the form that tests/fuzz/corpus has.
+the same; those that broke something are kept with --keep, in the form that tests/fuzz/corpus has. What is counted is
+what was done: after a few crashes the rest is left.
 """
 
 import argparse
@@ -21,15 +22,25 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from outcome import finish
 
 HANG_SECONDS = 5.0
 """Of work, not of waiting for a busy machine: whoever waits forever is found by the limit below."""
 LOST_SECONDS = 120.0
 """After so long without a sign the process itself is given up: something does not even hear the alarm."""
+MOST_CRASHES = 20
+"""Ends of the process after which the rest is not tried: a worker that cannot even start would crash for ever."""
 SPARE_MEMORY = 3 * 2**30
+
+
+WHAT = ("crashes", "hangs", "tracebacks")
 
 
 class Hang(BaseException):
@@ -54,33 +65,78 @@ def main() -> int:
 def watch(asked: argparse.Namespace) -> int:
     """Starts workers one after the other until all inputs are through; a worker ends early only by a crash."""
     began = time.monotonic()
-    counts = {"crashes": 0, "hangs": 0, "tracebacks": 0}
-    by_target: dict[str, int] = {}
+    faults: list[dict[str, str]] = []
     last = asked.first + asked.inputs
     with tempfile.TemporaryDirectory(prefix="exhume-fuzz-") as name:
         place = Path(name)
         _make_corpus(place)
-        next_input = asked.first
-        while next_input < last:
+        next_input, ends = asked.first, 0
+        while next_input < last and ends < MOST_CRASHES:
             ended, reached = _one_worker(asked, place, next_input, last)
-            told = [json.loads(line) for line in (place / "told.jsonl").read_text().splitlines()]
-            for line in told:
-                if line["what"] == "inputs":
-                    by_target[line["target"]] = by_target.get(line["target"], 0) + line["count"]
-                else:
-                    counts[line["what"]] += 1
+            faults += [json.loads(line) for line in (place / "told.jsonl").read_text().splitlines()]
             next_input = reached
             if ended is not None:
-                counts[ended] += 1
-                print(f"input {reached}: {ended}", file=sys.stderr)
-                next_input = reached + 1
-    seconds = round(time.monotonic() - began, 1)
-    result: dict[str, Any] = {"inputs": asked.inputs, **counts, "seconds": seconds, "targets": by_target}
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(result, indent=2) + "\n")
-    told_counts = ", ".join(f"{count} {what}" for what, count in counts.items())
-    print(f"{asked.inputs:,} mutated inputs: {told_counts}, {seconds:.0f} s")
-    return 1 if any(counts.values()) else 0
+                ends, next_input = ends + 1, reached + 1
+                found = make_input(place / "corpus", asked, reached)
+                faults.append({"what": ended, "words": f"input {reached}, {found.target.name}, {found.name}: {ended}"})
+                _keep(asked.keep, found, reached)
+        by_target = Counter(choose(asked, number)[0].name for number in range(asked.first, next_input))
+    result = summary(faults, by_target, time.monotonic() - began)
+    left = last - next_input
+    told = ", ".join(f"{result[what]} {what}" for what in WHAT) + (f"; {left:,} inputs were not tried" if left else "")
+    line = f"{result['inputs']:,} mutated inputs: {told}, {result['seconds']:.0f} s"
+    return finish({**result, "asked": asked.inputs, "seed": asked.seed}, asked.json, line)
+
+
+def summary(faults: Sequence[Mapping[str, str]], by_target: Mapping[str, int], seconds: float) -> dict[str, Any]:
+    """`inputs` is the number that was tried, whatever was asked for."""
+    return {
+        "inputs": sum(by_target.values()),
+        **{what: sum(fault["what"] == what for fault in faults) for what in WHAT},
+        "faults": [fault["words"] for fault in faults],
+        "targets": dict(by_target),
+        "seconds": round(seconds, 1),
+    }
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file of the corpus with another content."""
+
+    target: Any
+    name: str
+    content: bytes
+
+
+def choose(asked: argparse.Namespace, number: int) -> tuple[Any, random.Random]:
+    """The target of an input, and the dice that its content is then drawn with."""
+    from fuzz_targets import TARGETS
+
+    targets = [target for target in TARGETS if asked.only in (None, target.name)]
+    dice = random.Random(f"{asked.seed} {number}")
+    return dice.choices(targets, [target.share for target in targets])[0], dice
+
+
+def make_input(corpus: Path, asked: argparse.Namespace, number: int) -> Input:
+    target, dice = choose(asked, number)
+    name = dice.choice(expand(corpus, target.files))
+    return Input(target, name, mutated(corpus, target, name, dice))
+
+
+def expand(corpus: Path, names: tuple[str, ...]) -> list[str]:
+    """The files of a target; a name with a star stands for those that it fits."""
+    found = [[name] if "*" not in name else sorted(_relative(corpus, name)) for name in names]
+    return [name for some in found for name in some]
+
+
+def mutated(corpus: Path, target: Any, name: str, dice: random.Random) -> bytes:
+    from fuzz_mutations import MUTATORS
+
+    return MUTATORS[target.mutator]((corpus / name).read_bytes(), dice)
+
+
+def _relative(corpus: Path, pattern: str) -> list[str]:
+    return [str(path.relative_to(corpus)) for path in corpus.glob(pattern)]
 
 
 def _make_corpus(place: Path) -> None:
@@ -117,34 +173,25 @@ def _one_worker(asked: argparse.Namespace, place: Path, first: int, last: int) -
 
 def work(asked: argparse.Namespace, place: Path) -> int:
     """Inputs first to first + inputs - 1, in this process."""
-    from fuzz_targets import TARGETS
-
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     warnings.simplefilter("error")  # a warning is many lines on somebody's terminal
     signal.signal(signal.SIGPROF, _ring)
     _limit_memory()
     bench = Bench(place / "corpus", place / "work")
     os.chdir(bench.folder)  # a command may be told to write to 0 or nan
-    targets = [target for target in TARGETS if asked.only in (None, target.name)]
-    shares = [target.share for target in targets]
-    done: dict[str, int] = {}
     with (place / "told.jsonl").open("a") as told:
         for number in range(asked.first, asked.first + asked.inputs):
             (place / "at").write_text(str(number))
-            dice = random.Random(f"{asked.seed} {number}")
-            target = dice.choices(targets, shares)[0]
-            name = dice.choice(bench.expand(target.files))
-            content = bench.mutated(target, name, dice)
-            fault = bench.attempt(target, name, content)
-            done[target.name] = done.get(target.name, 0) + 1
+            made = make_input(bench.corpus, asked, number)
+            fault = bench.attempt(made.target, made.name, made.content)
             if fault is not None:
                 what, words = fault
-                print(f"input {number}, {target.name}, {name}: {words}", file=sys.stderr)
-                told.write(json.dumps({"what": what}) + "\n")
+                print(f"input {number}, {made.target.name}, {made.name}: {words}", file=sys.stderr)
+                last = (words.strip().splitlines() or [""])[-1][:300]
+                said = f"input {number}, {made.target.name}, {made.name}: {last}"
+                told.write(json.dumps({"what": what, "words": said}) + "\n")
                 told.flush()
-                _keep(asked.keep, target.name, name, number, content)
-        for target_name, count in done.items():
-            told.write(json.dumps({"what": "inputs", "target": target_name, "count": count}) + "\n")
+                _keep(asked.keep, made, number)
     return 0
 
 
@@ -154,16 +201,6 @@ class Bench:
     def __init__(self, corpus: Path, folder: Path) -> None:
         self.corpus, self.folder = corpus, folder
         self._renew()
-
-    def expand(self, names: tuple[str, ...]) -> list[str]:
-        """The files of a target; a name with a star stands for those that it fits."""
-        found = [[name] if "*" not in name else sorted(self._relative(name)) for name in names]
-        return [name for some in found for name in some]
-
-    def mutated(self, target: Any, name: str, dice: random.Random) -> bytes:
-        from fuzz_mutations import MUTATORS
-
-        return MUTATORS[target.mutator]((self.corpus / name).read_bytes(), dice)
 
     def attempt(self, target: Any, name: str, content: bytes) -> tuple[str, str] | None:
         """What went wrong (hangs, tracebacks) and in which words; None if nothing did."""
@@ -207,9 +244,6 @@ class Bench:
         shutil.copytree(self.corpus, self.folder)
         self.looks = _looks(self.folder)
 
-    def _relative(self, pattern: str) -> list[str]:
-        return [str(path.relative_to(self.corpus)) for path in self.corpus.glob(pattern)]
-
 
 def _looks(folder: Path) -> dict[str, tuple[int, int] | None]:
     """Size and time of every file below a folder, None for folders: enough to see which have changed."""
@@ -237,11 +271,11 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + SPARE_MEMORY, resource.RLIM_INFINITY))
 
 
-def _keep(folder: Path | None, target: str, name: str, number: int, content: bytes) -> None:
+def _keep(folder: Path | None, broke: Input, number: int) -> None:
     if folder is not None:
-        place = folder / target
+        place = folder / broke.target.name
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number}--{name.replace('/', '__')}").write_bytes(content)
+        (place / f"{number}--{broke.name.replace('/', '__')}").write_bytes(broke.content)
 
 
 if __name__ == "__main__":

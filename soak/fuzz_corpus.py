@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from fuzz_training import stop_half_way
 from PIL import Image
 from safetensors.torch import save_file
 
 from exhume.attacks.prior.spectrum import Spectrum, save_spectrum
 from exhume.cli.app import main
+from exhume.experiments.trials import Trials
 
 SPEC = """seeds = 2
 keep = "all"
@@ -64,20 +66,20 @@ COMMANDS = (
     ["report", "{work}/runs/rf", "--json"],
     ["evaluate", "{work}/runs/rf", "--json"],
     ["known", "{work}/runs/rf", "--missing", "1", "--json"],
-    ["attack", "{work}/runs/rf", "--method", "heavy-ball", "--iterations", "2", "--budget", "1s", "--memory", "1G"],
-    ["attack", "{work}/runs/rf", "--iterations", "2", "--budget", "1s", "--samples", "2", "--dtype", "float64"],
-    ["attack", "{work}/runs/rf", "--subspace", "{work}/basis.safetensors", "--budget", "1s", "--iterations", "2"],
+    ["attack", "{work}/runs/rf", "--method", "heavy-ball", "--iterations", "2", "--budget", "0.2s", "--memory", "1G"],
+    ["attack", "{work}/runs/rf", "--iterations", "2", "--budget", "0.2s", "--samples", "2", "--dtype", "float64"],
+    ["attack", "{work}/runs/rf", "--subspace", "{work}/basis.safetensors", "--budget", "0.2s", "--iterations", "2"],
     ["rank", "{work}/head.safetensors", "--candidates", "{work}/embeddings.safetensors", "--out", "{work}/ranked"],
     ["sweep", "{work}/spec.toml", "--check", "--json"],
     ["train", "glm", "--data", "sphere", "--dim", "3", "--samples", "2", "--out", "{work}/new"],
     ["train", "rf", "--data", "sphere", "--dim", "3", "--samples", "2", "--params", "9", "--out", "{work}/new"],
-    ["count", "{work}/runs/rf", "--from", "2", "--to", "3", "--iterations", "2", "--budget", "1s"],
+    ["count", "{work}/runs/rf", "--from", "2", "--to", "3", "--iterations", "2", "--budget", "0.2s"],
     ["bench", "--out", "{work}/bench", "--success", "x"],
     ["reproduce", "nothing", "--scale", "smoke"],
-    ["compare", "{work}/runs/rf", "--attacks", "heavy-ball", "--budget", "1s"],
+    ["compare", "{work}/runs/rf", "--attacks", "heavy-ball", "--budget", "0.2s"],
     [
         *("audit", "{work}/weights.safetensors", "--features", "{work}/V.safetensors", "--activation", "relu"),
-        *("--samples", "2", "--budget", "1s", "--out", "{work}/audit"),
+        *("--samples", "2", "--budget", "0.2s", "--out", "{work}/audit"),
     ],
 )
 
@@ -102,6 +104,10 @@ def make_corpus(folder: Path) -> None:
     (folder / "small.toml").write_text(SMALL_SPEC)
     save_spectrum(Spectrum([[1.0, 0.5, 0.25]], "made up"), folder / "spectrum.json")
     _make_runs(folder)
+    stop_half_way(folder / "training.safetensors", folder / "training-first.safetensors")
+    trials = Trials(folder / "trials.jsonl")
+    for seed in range(2):
+        trials({"seed": seed, "name": "made up"}, lambda: {"error": 0.5, "ratios": [1, 2.5]})
     _make_archives(folder)
     (folder / "commands").mkdir()
     for number, command in enumerate(COMMANDS):
@@ -159,6 +165,8 @@ def _make_tensors(folder: Path) -> None:
         return torch.randn(*shape, generator=stream)
 
     save_file({"weights": drawn(24)}, folder / "weights.safetensors")
+    save_file({"weights": drawn(24)}, folder / "initial.safetensors")
+    save_file({"inputs": drawn(2, 3)}, folder / "control.safetensors")
     save_file({"fc.weight": drawn(1, 24), "fc.bias": drawn(1)}, folder / "layers.safetensors")
     save_file({"V": drawn(24, 3), "b": drawn(24)}, folder / "V.safetensors")
     save_file({"weight": drawn(2, 4), "bias": drawn(2)}, folder / "head.safetensors")

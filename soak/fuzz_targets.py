@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fuzz_training import go_on
+
 from exhume.attacks.checkpoint import load_checkpoint
 from exhume.attacks.prior.spectrum import load_spectrum
 from exhume.attacks.subspace.file import read_subspace
@@ -30,6 +32,7 @@ from exhume.experiments.listing import differences, list_runs, with_settings
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import load_snapshots
 from exhume.experiments.spec_file import plan_spec
+from exhume.experiments.trials import Trials
 from exhume.experiments.truth import load_truth
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import MappedRows
@@ -42,7 +45,7 @@ from exhume.tensor_header import read_header
 SMALL_BENCH = ("--dim", "3", "--samples", "2", "--published", "0.1s", "--steps", "9")
 SMALL_CURVE = ("--success-dim", "3", "--success-samples", "2", "--success-budget", "0.1s", "--trials", "1")
 SHORT = {
-    **dict.fromkeys(("attack", "audit", "compare", "count"), ("--budget", "1s")),
+    **dict.fromkeys(("attack", "audit", "compare", "count"), ("--budget", "0.2s")),
     "bench": (*SMALL_BENCH, *SMALL_CURVE),
 }
 """What is added to a command that works for long: of an option that is given twice, the last one counts."""
@@ -111,8 +114,14 @@ def _audit(work: Path, changed: Path) -> None:
             features=work / "V.safetensors",
             activation="relu",
             truth=work / "rows.safetensors",
+            initial=work / "initial.safetensors",
+            control=work / "control.safetensors",
         )
     )
+
+
+def _training(work: Path, changed: Path) -> None:
+    go_on(changed)
 
 
 def _cifar10(work: Path, changed: Path) -> None:
@@ -134,7 +143,7 @@ def _command(work: Path, changed: Path) -> None:
 
 
 def _attack(work: Path, changed: Path) -> None:
-    run_command("attack", changed.parent, "--iterations", "4", "--budget", "1s")
+    run_command("attack", changed.parent, "--iterations", "4", "--budget", "0.2s")
 
 
 def _report(work: Path, changed: Path) -> None:
@@ -145,6 +154,7 @@ def _evaluate(work: Path, changed: Path) -> None:
     run_command("evaluate", changed.parent, "--json")
 
 
+AUDITED = ("weights", "V", "rows", "initial", "control")
 RUN_FILES = ("config.json", "summary.json", "observation.safetensors", "truth.safetensors")
 FOUND_FILES = ("reconstruction.safetensors", "snapshots.safetensors")
 OBSERVED = tuple(
@@ -170,7 +180,9 @@ TARGETS = (
     Target("rows", "safetensors", ("rows.safetensors", "runs/rf/truth.safetensors"), lambda _, p: read_rows(p), 3),
     Target("weights", "safetensors", ("weights.safetensors", "layers.safetensors"), lambda _, p: read_weights(p), 4),
     Target("torch-weights", "bytes", ("weights.pt",), lambda _, p: read_weights(p), 4),
-    Target("audit", "safetensors", ("weights.safetensors", "V.safetensors", "rows.safetensors"), _audit, 4),
+    Target("audit", "safetensors", tuple(f"{name}.safetensors" for name in AUDITED), _audit, 5),
+    Target("training", "safetensors", ("training.safetensors", "training-first.safetensors"), _training, 3, True),
+    Target("trials", "text", ("trials.jsonl",), lambda _, p: Trials(p), 2, True),
     Target("spectrum", "json", ("spectrum.json",), lambda _, p: load_spectrum(p), 2),
     Target("listing", "json", ("runs/rf/summary.json", "runs/rf/config.json"), _listing, 4),
     Target("page", "json", ("runs/images/report.json", "runs/rf/report.json"), lambda _, p: rebuild(p), 3),

@@ -2,11 +2,11 @@
 
 Checkpoints are written every few hundredths of a second instead of every 20 s, so that short runs have many of them.
 With SOAK_DIE_AT = N the process kills itself, without a word, right before its N-th operation on a file below
-SOAK_FOLDER (opening one to write, renaming, linking, making a folder, removing). SOAK_COUNT names a file that gets the
-number of these operations at the end.
+SOAK_FOLDER (opening one to write, renaming, linking, making a folder, removing). SOAK_NOTES names a folder elsewhere
+that gets the file `begun.RANK` when everything is imported and work begins, `struck` when the process kills itself, and
+at a good end `count`, the number of these operations, and `done.RANK`.
 """
 
-import atexit
 import functools
 import os
 import signal
@@ -21,8 +21,8 @@ CHANGES = ("os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir")
 class Fuse:
     """Burns down by one with each operation on a file."""
 
-    def __init__(self, folder: str, length: int | None) -> None:
-        self.folder, self.length, self.count = folder, length, 0
+    def __init__(self, folder: str, length: int | None, notes: Path | None = None) -> None:
+        self.folder, self.length, self.notes, self.count = folder, length, notes, 0
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in CHANGES and not (event == "open" and _writes(arguments)):
@@ -31,6 +31,8 @@ class Fuse:
             return
         self.count += 1
         if self.count == self.length:
+            if self.notes is not None:
+                (self.notes / "struck").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -43,14 +45,24 @@ def _text(name: object) -> object:
     return os.fspath(name) if isinstance(name, os.PathLike) else name
 
 
+def import_everything() -> None:
+    """What the commands would import when they need it: a kill should find them at work instead."""
+    import exhume.attacks.choice
+    import exhume.auditing.from_files
+    import exhume.cli.app
+    import exhume.data.load
+    import exhume.experiments.attacking
+    import exhume.experiments.spec_file
+    import exhume.experiments.training
+    import exhume.report.page  # noqa: F401
+
+
 def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     first = os.environ.get("RANK", "0") == "0"  # of several ranks, the one that writes
     length = os.environ.get("SOAK_DIE_AT") if first else None
-    fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length))
-    sys.addaudithook(fuse)
-    if first and "SOAK_COUNT" in os.environ:
-        atexit.register(lambda: Path(os.environ["SOAK_COUNT"]).write_text(str(fuse.count)))
+    notes = Path(os.environ["SOAK_NOTES"])
+    import_everything()
 
     from exhume.attacks import loop
     from exhume.cli import main as exhume
@@ -59,7 +71,18 @@ def main() -> None:
 
     loop.CHECKPOINT_SECONDS = CHECKPOINT_SECONDS
     run.Surroundings = functools.partial(Surroundings, seconds_between=CHECKPOINT_SECONDS)  # type: ignore[misc,assignment]
-    exhume()
+    fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length), notes)
+    sys.addaudithook(fuse)
+    rank = os.environ.get("RANK", "0")
+    (notes / f"begun.{rank}").touch()
+    try:
+        exhume()
+    except SystemExit as left:
+        if left.code:
+            raise
+    if first:
+        (notes / "count").write_text(str(fuse.count))
+    (notes / f"done.{rank}").touch()
 
 
 if __name__ == "__main__":

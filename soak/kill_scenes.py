@@ -6,9 +6,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from forked import Forked
+
+Process = subprocess.Popen[bytes] | Forked
 LAUNCH = str(Path(__file__).with_name("kill_launch.py"))
 ALONE = (sys.executable, LAUNCH)
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", LAUNCH)
@@ -29,11 +32,11 @@ iterations = [5, 200]
 """
 
 
-def the_process(process: subprocess.Popen[bytes], chance: random.Random) -> int:
+def the_process(process: Process, chance: random.Random) -> int:
     return process.pid
 
 
-def one_rank(process: subprocess.Popen[bytes], chance: random.Random) -> int | None:
+def one_rank(process: Process, chance: random.Random) -> int | None:
     """One of the processes that torchrun started; None while there are none."""
     try:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
@@ -50,12 +53,14 @@ class Scene:
     share: float
     prepare: Callable[[Path], None]
     command: Callable[[Path], list[str]]
-    victim: Callable[[subprocess.Popen[bytes], random.Random], int | None] = the_process
+    victim: Callable[[Process, random.Random], int | None] = the_process
     start: tuple[str, ...] = ALONE
+    ranks: int = 1
     new_folder: bool = False
     """Whether the command makes its folder as a whole: it is then complete or absent, and a second call is refused."""
     out: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
+    starts_processes: bool = False
+    """Whether the command needs a process that was started afresh, because it starts others itself."""
 
 
 def scenes(store: Path) -> list[Scene]:
@@ -88,6 +93,7 @@ def scenes(store: Path) -> list[Scene]:
             0.15,
             a_spec,
             lambda f: ["sweep", f"{f}/grid.toml", "--workers", "1", "--threads", "1", "--out", f"{f}/out"],
+            starts_processes=True,
         ),
         Scene(
             "audit",
@@ -97,24 +103,23 @@ def scenes(store: Path) -> list[Scene]:
             new_folder=True,
             out="audit",
         ),
-        Scene("attack on two ranks", 0.1, a_copy, lambda f: ["attack", str(f), *split], one_rank, TORCHRUN),
+        Scene("attack on two ranks", 0.1, a_copy, lambda f: ["attack", str(f), *split], one_rank, TORCHRUN, ranks=2),
     ]
 
 
 def make_store(store: Path) -> None:
     """A victim to attack, and the weights of another one to audit."""
     train = ("train", "rf", *PROBLEM, "--ratio", "6")
-    _exhume(*train, "--out", str(store / "trained"))
+    environment = os.environ | {"SOAK_FOLDER": str(store), "SOAK_NOTES": str(store)}
+    made = Forked([*train, "--out", str(store / "trained")], environment)
+    _, words = made.communicate()
+    if made.returncode != 0:
+        raise RuntimeError(f"expected a victim to attack, found {words.decode(errors='replace')[-500:]}")
     _write_audited(store / "audited")
 
 
 def _nothing(folder: Path) -> None:
     pass
-
-
-def _exhume(*arguments: str) -> None:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-m", "exhume", *arguments], check=True, capture_output=True, env=environment)
 
 
 def _write_audited(folder: Path) -> None:

@@ -2,15 +2,18 @@
 
     python soak/kills.py --kills 100 --json kills.json
 
-Half of the kills come at a random time, from outside; the others right before a random operation on a file, where a
-clock would hardly ever strike. After each kill every file with a final name has to be whole, and a folder that a
-command makes is complete or absent. In the end everything equals an undisturbed run but for times and memory, and no
-temporary file is left.
+Half of the kills come at a random time, from outside, counted from when everything is imported and the command begins
+to work; the others right before a random operation on a file, where a clock would hardly ever strike. A kill is counted
+only where the process was ended by it: any other end but a good one is a fault. After each kill every file with a final
+name has to be whole, and a folder that a command makes is complete or absent. In the end everything equals an
+undisturbed run but for times and memory, and no temporary file is left.
 """
 
 import argparse
+import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,12 +25,16 @@ from pathlib import Path
 from typing import Any
 
 from contents import contents, differences, temporaries, unreadable
-from kill_scenes import Scene, make_store, scenes
+from forked import Forked, warm_up
+from kill_scenes import ALONE, Process, Scene, make_store, scenes
 from outcome import finish
 
 LONGEST_SECONDS = 300.0
 MOST_KILLS_A_RUN = 4
+MOST_VAIN_RUNS = 20
+"""Runs of a scene in a row that were done before any kill: the harness then gives up, rather than try for ever."""
 REFUSED = 2  # the exit code for a folder that is there already
+COMPLAINTS = ("exhume: ", "interrupted")
 
 
 @dataclass
@@ -44,7 +51,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Calm:
-    """An undisturbed run: what it leaves, how long it takes, how many operations on files it needs."""
+    """An undisturbed run: what it leaves, how long it works, how many operations on files it needs."""
 
     contents: dict[str, Any]
     seconds: float
@@ -59,6 +66,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="where to write the counts")
     asked = parser.parse_args()
     began = time.monotonic()
+    warm_up()
     with tempfile.TemporaryDirectory(prefix="exhume-kills-") as name:
         place = Path(name).resolve()
         (place / "store").mkdir()
@@ -70,7 +78,7 @@ def main() -> int:
         ]
     result = summary(tallies, time.monotonic() - began)
     return finish(
-        result,
+        {**result, "seed": asked.seed},
         asked.json,
         f"{result['kills']} kills, {result['resumed_runs']} runs resumed: {len(result['faults'])} faults",
     )
@@ -98,63 +106,75 @@ def summary(tallies: Sequence[Tally], seconds: float) -> dict[str, Any]:
 
 
 def harass(scene: Scene, kills: int, place: Path, chance: random.Random) -> Tally:
-    tally = Tally(scene.name)
-    calm = undisturbed(scene, place)
-    while tally.kills < kills and len(tally.faults) < 5:
+    tally, vain = Tally(scene.name), 0
+    calm = undisturbed(scene, place, fresh=True)  # the forks are held against a process that was started afresh
+    while tally.kills < kills and len(tally.faults) < 5 and vain < MOST_VAIN_RUNS:
         with tempfile.TemporaryDirectory(dir=place) as name:
             folder = Path(name) / "f"
             folder.mkdir()
             scene.prepare(folder)
             most = min(chance.randint(1, MOST_KILLS_A_RUN), kills - tally.kills)
             killed = sum(_kill_once(scene, folder, calm, chance, tally) for _ in range(most))
-            if not killed:  # it was too quick each time
-                continue
-            tally.resumed_runs += 1
-            tally.faults += _finish(scene, folder, calm)
+            vain = 0 if killed else vain + 1
+            if killed:
+                tally.resumed_runs += 1
+                tally.faults += _finish(scene, folder, calm)
+    if vain >= MOST_VAIN_RUNS:
+        tally.faults.append(f"was done before any kill, {vain} times in a row")
     print(f"{scene.name}: {tally.kills} kills, {len(tally.faults)} faults", *tally.faults, sep="\n  ", flush=True)
     return tally
 
 
-def undisturbed(scene: Scene, place: Path) -> Calm:
+def undisturbed(scene: Scene, place: Path, fresh: bool = False) -> Calm:
     with tempfile.TemporaryDirectory(dir=place) as name:
-        folder, count = Path(name) / "f", Path(name) / "count"
+        folder, notes = Path(name) / "f", Path(name) / "notes"
         folder.mkdir()
         scene.prepare(folder)
-        began = time.monotonic()
-        process = start(scene, folder, {"SOAK_COUNT": str(count)})
+        process = start(scene, folder, notes, fresh=fresh)
         _, words = process.communicate(timeout=LONGEST_SECONDS)
+        ended = time.time()
         if process.returncode != 0:
-            raise RuntimeError(f"{scene.name} fails undisturbed: {words.decode()[-500:]}")
-        return Calm(contents(folder), time.monotonic() - began, int(count.read_text()))
+            raise RuntimeError(f"{scene.name} fails undisturbed: {words.decode(errors='replace')[-500:]}")
+        return Calm(contents(folder), ended - (notes / "begun.0").stat().st_mtime, int((notes / "count").read_text()))
 
 
-def start(scene: Scene, folder: Path, more: dict[str, str]) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "SOAK_FOLDER": str(folder)} | scene.environment | more
+def start(scene: Scene, folder: Path, notes: Path, die_at: int | None = None, fresh: bool = False) -> Process:
+    """The command of a scene; `notes` is where it tells how far it got, and holds nothing of an earlier one."""
+    shutil.rmtree(notes, ignore_errors=True)
+    notes.mkdir()
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SOAK_FOLDER": str(folder), "SOAK_NOTES": str(notes)}
+    if die_at is not None:
+        environment["SOAK_DIE_AT"] = str(die_at)
+    if scene.start == ALONE and not scene.starts_processes and not fresh:
+        return Forked(scene.command(folder), environment)
     command = [*scene.start, *scene.command(folder)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def _kill_once(scene: Scene, folder: Path, calm: Calm, chance: random.Random, tally: Tally) -> bool:
-    """Starts the command and kills it; False if it was done before."""
+    """Starts the command and kills it; False if it was done before, or ended in a way of its own, which is a fault."""
     if scene.new_folder and (folder / scene.out).exists():
         return False
+    notes = folder.parent / "notes"
     at_file = calm.operations > 0 and chance.random() < 0.5
+    struck = False
     if at_file:
-        process = start(scene, folder, {"SOAK_DIE_AT": str(chance.randint(1, calm.operations))})
+        process = start(scene, folder, notes, die_at=chance.randint(1, calm.operations))
     else:
-        process = start(scene, folder, {})
-        _wait(process, chance.uniform(0.3, 1.0) * calm.seconds)
-        someone = scene.victim(process, chance) if process.poll() is None else None
-        if someone is not None:
-            os.kill(someone, signal.SIGKILL)
+        process = start(scene, folder, notes)
+        struck = _strike(scene, process, notes, chance.random() * calm.seconds, chance)
     try:
-        process.communicate(timeout=LONGEST_SECONDS)
+        _, words = process.communicate(timeout=LONGEST_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         tally.faults.append(f"did not end within {LONGEST_SECONDS:.0f} s after a kill")
         return False
     if process.returncode == 0:
+        return False
+    wrong = not_by_the_kill(scene, process, notes, struck, words.decode(errors="replace"))
+    if wrong:
+        tally.faults.append(wrong)
         return False
     tally.kills += 1
     tally.at_files += at_file
@@ -163,11 +183,39 @@ def _kill_once(scene: Scene, folder: Path, calm: Calm, chance: random.Random, ta
     return True
 
 
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
-    try:
+def _strike(scene: Scene, process: Process, notes: Path, seconds: float, chance: random.Random) -> bool:
+    """Kills after so many seconds of work; False if there was nothing left to kill."""
+    latest = time.monotonic() + LONGEST_SECONDS
+    while process.poll() is None and len(list(notes.glob("begun.*"))) < scene.ranks and time.monotonic() < latest:
+        time.sleep(0.002)
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return
+    someone = scene.victim(process, chance) if process.poll() is None else None
+    if someone is None:
+        return False
+    try:
+        os.kill(someone, signal.SIGKILL)
+    except ProcessLookupError:  # a rank that ended in this moment
+        return False
+    return True
+
+
+def not_by_the_kill(scene: Scene, process: Process, notes: Path, struck: bool, words: str) -> str | None:
+    """What is wrong with an end that is not success; None if it was the kill, told in one line where others noticed."""
+    last = " / ".join(words.splitlines()[-3:])[-400:]
+    if scene.ranks == 1:
+        if process.returncode == -signal.SIGKILL:
+            return None
+        return f"ended with {process.returncode}, not by a kill: {last}"
+    if not struck and not (notes / "struck").exists():
+        return f"ended with {process.returncode}, and no rank was killed: {last}"
+    complaints = [line for line in words.splitlines() if line.startswith(COMPLAINTS)]
+    # a rank that was through before the other one was killed, or had not begun to work, has nothing to tell
+    unaware = any(notes.glob("done.*")) or len(list(notes.glob("begun.*"))) < scene.ranks
+    tracebacks = words.count("Traceback (most recent") - 1  # torchrun ends in one of its own
+    if len(complaints) > 1 or tracebacks > 0 or not (complaints or unaware):
+        return f"{len(complaints)} lines instead of one after the death of a rank: {' / '.join(complaints) or last}"
+    return None
 
 
 def _half_written(scene: Scene, folder: Path, calm: Calm) -> list[str]:
@@ -180,7 +228,7 @@ def _half_written(scene: Scene, folder: Path, calm: Calm) -> list[str]:
 
 def _finish(scene: Scene, folder: Path, calm: Calm) -> list[str]:
     """Runs the command to its end and compares."""
-    process = start(scene, folder, {})
+    process = start(scene, folder, folder.parent / "notes")
     _, words = process.communicate(timeout=LONGEST_SECONDS)
     there = scene.new_folder and process.returncode == REFUSED and (folder / scene.out).exists()
     if process.returncode != 0 and not there:

@@ -4,11 +4,13 @@ A file of corpus/TARGET/ is named LABEL--PLACE: the file of the corpus that it s
 """
 
 import importlib
+import json
 import random
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,14 +50,15 @@ def test_what_broke_once_is_taken_or_refused_in_one_line(bench: Any, kept: Path)
     assert bench.attempt(target, name, kept.read_bytes()) is None
 
 
-def test_a_few_hundred_new_inputs_break_nothing(bench: Any) -> None:
+def test_a_few_hundred_new_inputs_break_nothing(bench: Any, fuzz: Any) -> None:
     """The cheap targets alone; the seed is fixed, so that a failure can be looked at."""
     targets = [target for target in importlib.import_module("fuzz_targets").TARGETS if not target.writes]
     for number in range(NEW_INPUTS):
         dice = random.Random(f"test {number}")
         target = dice.choice(targets)
-        name = dice.choice(bench.expand(target.files))
-        assert bench.attempt(target, name, bench.mutated(target, name, dice)) is None, (number, target.name, name)
+        name = dice.choice(fuzz.expand(bench.corpus, target.files))
+        content = fuzz.mutated(bench.corpus, target, name, dice)
+        assert bench.attempt(target, name, content) is None, (number, target.name, name)
 
 
 def test_a_traceback_and_a_hang_are_seen(bench: Any, fuzz: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +77,24 @@ def test_a_traceback_and_a_hang_are_seen(bench: Any, fuzz: Any, monkeypatch: pyt
         found = bench.attempt(targets.Target("broken", "json", ("spectrum.json",), call), "spectrum.json", b"{}")
         assert found is not None
         assert found[0] == what
+
+
+def test_a_worker_that_cannot_start_is_given_up_and_what_it_was_at_is_counted_and_kept(
+    fuzz: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_corpus(place: Path) -> None:
+        (place / "corpus").mkdir()
+        (place / "corpus" / "spectrum.json").write_text("{}")
+
+    def die(asked: Any, place: Path, first: int, last: int) -> tuple[str, int]:
+        (place / "told.jsonl").write_text("")
+        return "crashes", first
+
+    monkeypatch.setattr(fuzz, "_make_corpus", make_corpus)
+    monkeypatch.setattr(fuzz, "_one_worker", die)
+    written, kept = tmp_path / "fuzz.json", tmp_path / "kept"
+    asked = {"inputs": 50_000, "first": 3, "seed": 0, "only": "spectrum", "keep": kept, "json": written}
+    assert fuzz.watch(SimpleNamespace(**asked)) == 1
+    found = json.loads(written.read_text())
+    assert (found["inputs"], found["crashes"], found["targets"]) == (20, 20, {"spectrum": 20})
+    assert len(list((kept / "spectrum").iterdir())) == 20

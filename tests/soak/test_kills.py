@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,11 +69,12 @@ def scene_of(part: Part, script: str) -> Any:
 HONEST = """
 import os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])
-if "SOAK_COUNT" in os.environ:
-    pathlib.Path(os.environ["SOAK_COUNT"]).write_text("0")
+notes = pathlib.Path(os.environ["SOAK_NOTES"])
+(notes / "begun.0").touch()
 time.sleep(0.3)
 (folder / ".x").write_text("[1]")
 (folder / ".x").rename(folder / "x.json")
+(notes / "count").write_text("0")
 """
 CARELESS = HONEST.replace("time.sleep(0.3)", '(folder / "x.json").write_text("[1"); time.sleep(0.3)')
 FORGETFUL = HONEST.replace("time.sleep(0.3)", '(folder / f"{time.time()}.tmp").write_text(""); time.sleep(0.3)')
@@ -91,6 +93,78 @@ def test_half_written_files_and_leftovers_are_noticed(
     assert tally.kills >= 1
     found = " / ".join(tally.faults)
     assert (expected in found) if expected else not tally.faults, found
+
+
+def test_an_end_that_is_not_by_a_kill_is_a_fault(part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills, scene = part("kills"), scene_of(part, HONEST.replace("time.sleep(0.3)", "sys.exit(int(os.environ['TOY']))"))
+    calm = kills.Calm({}, 0.0, 0)
+    folder = tmp_path / "f"
+    folder.mkdir()
+    scene.prepare(folder)
+    monkeypatch.setenv("TOY", "1")
+    monkeypatch.setattr(kills, "_strike", lambda *_: False)
+    tally = kills.Tally("toy")
+    assert not kills._kill_once(scene, folder, calm, random.Random(0), tally)
+    assert tally.kills == 0
+    assert "ended with 1, not by a kill" in tally.faults[0]
+
+
+def test_a_scene_that_is_always_too_quick_is_given_up_with_a_fault(
+    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = part("kills")
+    monkeypatch.setattr(kills, "_kill_once", lambda *_: False)
+    tally = kills.harass(scene_of(part, HONEST), 2, tmp_path, random.Random(0))
+    assert tally.kills == 0
+    assert tally.faults == [f"was done before any kill, {kills.MOST_VAIN_RUNS} times in a row"]
+
+
+RANKS = "Traceback (most recent call last):\ntorchrun's own\n"
+LOST = "exhume: expected 2 ranks, found that one has stopped; start again\n"
+
+
+@pytest.mark.parametrize(
+    ("notes", "struck", "words", "kept"),
+    [
+        (("begun.0", "begun.1"), True, LOST + RANKS, True),
+        (("begun.0", "begun.1", "struck"), False, LOST + RANKS, True),
+        (("begun.0", "begun.1", "done.1"), True, RANKS, True),
+        (("begun.0", "begun.1"), True, RANKS, False),
+        (("begun.0", "begun.1"), True, LOST + LOST, False),
+        (("begun.0", "begun.1"), True, LOST + RANKS + RANKS, False),
+        (("begun.0", "begun.1"), False, LOST + RANKS, False),
+    ],
+)
+def test_the_death_of_a_rank_counts_where_one_was_killed_and_the_other_says_so_once(
+    part: Part, tmp_path: Path, notes: tuple[str, ...], struck: bool, words: str, kept: bool
+) -> None:
+    for name in notes:
+        (tmp_path / name).touch()
+    scene = next(scene for scene in part("kill_scenes").scenes(tmp_path) if scene.ranks == 2)
+    ended = SimpleNamespace(returncode=1)
+    assert (part("kills").not_by_the_kill(scene, ended, tmp_path, struck, words) is None) == kept
+
+
+def test_a_forked_command_ends_as_a_process_does(part: Part, tmp_path: Path) -> None:
+    """In a process of its own: a fork wants one thread alone, and this one may have had others."""
+    program = """
+import os, signal, sys, tempfile
+sys.path.insert(0, sys.argv[1])
+from forked import Forked, warm_up
+warm_up()
+where = os.environ | {"SOAK_FOLDER": sys.argv[2], "SOAK_NOTES": sys.argv[2]}
+told = Forked(["gauge", "--params", "60", "--dim", "3", "--samples", "2"], where)
+assert told.communicate(100) == (None, b"") and told.returncode == 0, told.returncode
+wrong = Forked(["gauge", "--params", "soon"], where)
+assert wrong.communicate(100)[1].startswith(b"exhume: ") and wrong.returncode == 2
+slow = Forked(["train", "two-layer", "--data", "sphere", "--out", sys.argv[2]], where)
+slow.kill()
+assert slow.wait(100) == -signal.SIGKILL
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", program, str(SOAK), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
