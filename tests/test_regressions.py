@@ -66,7 +66,6 @@ FAST = (
 )
 SLOW = (
     Known("fewer weights than unknowns", sphere(4, 20), weights(40), Outcome.SPURIOUS),
-    Known("as published", sphere(2, 6), weights(120), Outcome.NOT_CONVERGED, 0.6, 2, method="heavy-ball", told=2),
     Known("relu, 10 samples, d 50", sphere(10, 50), weights(1500), Outcome.RECOVERED, 1e-3, 10),
     Known("relu, 20 samples, d 100", sphere(20, 100), weights(6000), Outcome.RECOVERED, 1e-3, 20),
     Known("tanh, 10 samples, d 50", sphere(10, 50, seed=1), weights(2000, "tanh"), Outcome.RECOVERED, 1e-3, 10),
