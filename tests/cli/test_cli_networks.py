@@ -345,13 +345,13 @@ import exhume.experiments.run as run
 import exhume.victims.descent_loop as loop
 from exhume.cli.app import main
 run.Surroundings = partial(loop.Surroundings, seconds_between=-1.0)
-save, saved = loop.write_tensors, []
+save, saved = loop.write_checkpoint, []
 def save_or_die(*given):
     if len(saved) == 2:
         pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     save(*given)
     saved.append(given)
-loop.write_tensors = save_or_die
+loop.write_checkpoint = save_or_die
 sys.argv = ["exhume", *sys.argv[1:]]
 main()
 """
