@@ -14,13 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume import machine
 from exhume.activations import activation
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.network import network_features
 from exhume.features.network_source import NetworkSource
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, write_rows
+from exhume.features.rows import CHUNK_ROWS, DrawnRows, HeldRows, MappedRows, Rows, write_rows
 from exhume.features.selected_rows import SelectedRows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
@@ -248,6 +249,10 @@ def _restore_rows(described: Any, path: Path) -> Rows:
     if drawn:
         if described["d"] < 1:
             raise ExhumeError(f"expected features of at least 1 dimension in {path}, found {described['d']}")
+        if CHUNK_ROWS * 4 * described["d"] > machine.memory_bytes():  # no fewer rows are drawn at once
+            raise ExhumeError(
+                f"expected features of a dimension that this machine can hold in {path}, found {described['d']:,}"
+            )
         return DrawnRows(described["seed"], p, described["d"], first)
     name = str(described["name"])
     if not name or Path(name).name != name or not name.isprintable():

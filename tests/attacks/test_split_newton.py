@@ -255,6 +255,25 @@ def test_going_on_from_any_saved_state_gives_the_same_bits_and_the_same_passes(
         assert [line for line in again if line[0] > step.state.numbers["iteration"]] == rest
 
 
+def test_a_small_sample_with_the_wrong_sign_is_turned_though_others_make_up_for_it() -> None:
+    d, n, small = 100, 20, 3
+    stream = torch.Generator().manual_seed(2)
+    samples = to_norm(torch.randn(n, d, generator=stream), d**0.5)
+    coefficients = torch.randn(1, n, generator=stream)
+    coefficients += 0.3 * coefficients.sign()
+    coefficients[0, small] = 1 / 75
+    features = RidgeFeatures(hold(DrawnRows(1, 5 * d * n, d)), activation("relu"))
+    problem = small_problem("relu")
+    loss = SpanLoss(features, coefficients @ features(samples))
+    start = samples.clone()
+    start[small] *= -1
+    planted = replace(problem, loss=loss, coarse=loss, norm=d**0.5, start=start, steering_loss=lambda *_: None)
+    steps, _ = run(planted, SPLIT_STEPS)
+    assert max(step.notes["candidates"] for step in steps) == n, "nothing is added for it"
+    assert max(signed_error(samples, step.candidates) for step in steps) > 0.05, "it had the wrong sign"
+    assert signed_error(samples, steps[-1].candidates) < 1e-4
+
+
 def without_clock(attacked: Attacked) -> list[dict[str, float]]:
     return [{name: value for name, value in line.items() if name != "seconds"} for line in attacked.trace]
 

@@ -48,6 +48,10 @@ class Ranks:
     def share(self) -> Share:
         return Share(self.rank, self.size)
 
+    @property
+    def lost(self) -> str:
+        return f"expected {self.size} ranks, found that one has stopped; start again with the same command to continue"
+
     def sum(self, values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """The sum over all ranks; the values may be overwritten."""
         return values if self.size == 1 else self._reduce(values.contiguous(), dist.ReduceOp.SUM)
@@ -99,9 +103,7 @@ class Ranks:
         try:
             work()
         except RuntimeError as problem:  # a closed connection, or nobody there for too long
-            raise RanksLost(
-                f"expected {self.size} ranks, found that one has stopped; start again with the same command to continue"
-            ) from problem
+            raise RanksLost(self.lost) from problem
 
 
 ALONE = Ranks()

@@ -116,8 +116,9 @@ def _check_archive(path: Path, size: int) -> None:
                 found = "a TorchScript archive, which is code" if script else "another archive"
                 raise ExhumeError(f"expected a PyTorch state dict in {path}, found {found}; {WAY_OUT}")
             names = _names_in(archive.read(pickles[0]))
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, RuntimeError) as problem:
-        raise ExhumeError(f"expected a whole PyTorch file at {path}, found: {problem}; save it again") from problem
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as problem:
+        found = str(problem) or "its end too early"
+        raise ExhumeError(f"expected a whole PyTorch file at {path}, found: {found}; save it again") from problem
     strangers = [name for name in names if not _belongs_to_tensors(name)]
     if strangers:
         raise ExhumeError(

@@ -35,6 +35,8 @@ from exhume.errors import UsageError
 GROW, REGROW, PRUNE, POLISH, DONE = range(5)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
+GHOST = 10.0  # times the loss: what a candidate explains that is no sample
+TURNED_ITERATIONS = 6  # show whether a sign was wrong
 SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
 TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
 
@@ -250,7 +252,10 @@ class _Search:
         fit = yield from self.bench.refine(fit, self.method.stage_iterations, stall, growth.pace)
         growth.paying = not self.bench.dense and fit.loss < before / self.method.pays
         growth.judge(self.bench.score(fit), fit.candidates)
-        return self._trim(growth, fit)
+        fit = self._trim(growth, fit)
+        if self._sign_may_be_wrong(growth, fit):
+            fit = yield from self._turn_least(growth, fit)
+        return fit
 
     def _trim(self, growth: Growth, fit: Fit) -> Fit:
         """New candidates for copies and ghosts on the way: refinement is slow while these hide wrong signs (split)."""
@@ -266,6 +271,28 @@ class _Search:
             fresh = self.bench.random_start(len(fit.candidates) - len(kept), self._generator(self.bench.iteration))
             kept = torch.cat([kept, fresh])
         return self.bench.fit(kept)
+
+    def _sign_may_be_wrong(self, growth: Growth, fit: Fit) -> bool:
+        features = self.loss.features
+        tells = features.activation.linear_plus_even and features.bias is None
+        return tells and not (self.bench.dense or growth.paying or fit.loss > SETTLED or self.bench.explained(fit))
+
+    def _turn_least(self, growth: Growth, fit: Fit) -> Fits:
+        """Turns the candidate that explains least, but more than a ghost would, and keeps it if the loss then halves.
+
+        φ(−z) differs from φ(z) by a linear term. Where a sample has a small coefficient and the wrong sign, the others
+        make up for that term by moving a little, and would not move back if it were turned alone.
+        """
+        costs = removal_costs(fit, self.bench.part(len(fit.candidates)))
+        least = int(torch.where(costs > GHOST * fit.loss, costs, math.inf).argmin())
+        turned = fit.candidates.clone()
+        turned[least] *= -1
+        refined = self.bench.refine(self.bench.fit(turned), TURNED_ITERATIONS, stall=3)
+        trial = yield from _watching(fit, refined)
+        if trial.loss > fit.loss / 2:
+            return fit
+        growth.pace, growth.paying = Pace(), True
+        return trial
 
     def _needed(self, fit: Fit, at_least: float = 0.0) -> Float[Tensor, "fewer d"]:
         """Without what raises the loss by no more than noise would, or than `at_least`."""
