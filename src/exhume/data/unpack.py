@@ -39,7 +39,7 @@ def _extract(archive: Path, kind: str, folder: Path) -> None:
     if kind == "zip":
         with zipfile.ZipFile(archive) as members:
             for name in members.namelist():
-                if _leaves_its_folder(name):
+                if not name or _leaves_its_folder(name):
                     raise BadArchive(f"expected members inside the archive's folder, found {name!r}; refused")
             members.extractall(folder)
         return
