@@ -38,7 +38,7 @@ def assert_same(one: Observation, two: Observation) -> None:
     assert one.weights.dtype == two.weights.dtype
     assert torch.equal(one.weights, two.weights)
     assert (one.knowledge, one.image_shape) == (two.knowledge, two.image_shape)
-    assert one.ridge.activation == two.ridge.activation
+    assert (one.ridge.activation, one.ridge.trained) == (two.ridge.activation, two.ridge.trained)
     assert torch.equal(one.ridge.rows.block(0, one.ridge.p), two.ridge.rows.block(0, two.ridge.p))
     if one.ridge.bias is None:
         assert two.ridge.bias is None
@@ -91,6 +91,14 @@ def test_rows_in_memory_go_to_a_file_beside_it_bit_for_bit(tmp_path: Path, dtype
     saved = observation_of(hold(DrawnRows(3, P, D), dtype=dtype))
     save_observation(saved, tmp_path / "o")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["features.safetensors", "o"]
+    assert_same(load_observation(tmp_path / "o"), saved)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_whether_the_rows_were_trained_comes_back(tmp_path: Path, trained: bool) -> None:
+    fixed = observation_of(hold(DrawnRows(3, P, D)))
+    saved = replace(fixed, features=replace(fixed.ridge, trained=trained))
+    save_observation(saved, tmp_path / "o")
     assert_same(load_observation(tmp_path / "o"), saved)
 
 

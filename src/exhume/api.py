@@ -39,9 +39,13 @@ def observe_features(
     activation: str,
     bias: Float[Tensor, " p"] | None = None,
     knowledge: Knowledge | None = None,
+    trained: bool = False,
 ) -> Observation:
-    """Weights θ of a model φ(Vx + b)·θ whose features V (and bias b) are known; one row of weights an output."""
-    features = RidgeFeatures(HeldRows(rows), named_activation(activation), bias)
+    """Weights θ of a model φ(Vx + b)·θ whose features V (and bias b) are known; one row of weights an output.
+
+    `trained`: V is a layer that was trained too, and not fixed before.
+    """
+    features = RidgeFeatures(HeldRows(rows), named_activation(activation), bias, trained)
     return Observation(features, torch.atleast_2d(weights), knowledge or Knowledge())
 
 

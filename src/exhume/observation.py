@@ -136,6 +136,7 @@ def save_observation(observation: Observation, path: Path) -> None:
     meta: dict[str, Any] = {"knowledge": asdict(observation.knowledge), "image_shape": observation.image_shape}
     if isinstance(features, RidgeFeatures):
         meta |= {"rows": _describe_rows(features.rows, path, FEATURES_FILE), "activation": features.activation.name}
+        meta |= {"trained": features.trained}
         tensors |= {} if features.bias is None else {"bias": features.bias}
         if observation.initial_rows is not None:
             meta |= {"initial_rows": _describe_rows(observation.initial_rows, path, INITIAL_FILE)}
@@ -203,7 +204,8 @@ def _restore_features(file: TensorFile, path: Path, factory: str | None) -> Ridg
     if factory is not None:
         raise ExhumeError(f"expected no --model for {path}, whose features need no code, found {factory!r}")
     rows = _restore_rows(file.meta["rows"], path)
-    return RidgeFeatures(rows, activation(str(file.meta["activation"])), file.tensors.get("bias"))
+    trained = bool(file.meta.get("trained", not isinstance(rows, DrawnRows)))  # not said by the first files
+    return RidgeFeatures(rows, activation(str(file.meta["activation"])), file.tensors.get("bias"), trained)
 
 
 def _restore_network(file: TensorFile, path: Path, factory: str | None) -> ModuleFeatures:

@@ -214,7 +214,7 @@ def test_a_few_unseen_weights_that_are_predicted_well_by_luck_make_nothing_trust
     ("noise", "dropped", "outcome"),
     [(1e-3, 0, Outcome.RECOVERED), (0.05, 0, Outcome.PARTIAL), (1e-3, 1, Outcome.NOT_CONVERGED)],
 )
-def test_with_noise_recovered_means_that_no_sample_of_the_least_size_found_is_missing(
+def test_with_drift_recovered_means_that_no_sample_of_the_least_size_found_is_missing(
     noise: float, dropped: int, outcome: Outcome
 ) -> None:
     observation, samples, _ = victim("relu")
@@ -224,7 +224,26 @@ def test_with_noise_recovered_means_that_no_sample_of_the_least_size_found_is_mi
     loss = seen_loss(noisy)
     fit = loss.fit(samples[dropped:])
     missed = unseen(noisy, fit.candidates, fit.coefficients * loss.scale)
-    assert certify(loss, fit, missed, SPLIT, noisy.weights).outcome is outcome
+    assert certify(loss, fit, missed, SPLIT, noisy.weights, drifted=True).outcome is outcome
+
+
+@pytest.mark.parametrize(("drifted", "outcome"), [(False, Outcome.PARTIAL), (True, Outcome.RECOVERED)])
+def test_where_features_stood_still_a_sample_with_a_tiny_coefficient_is_not_taken_for_noise(
+    drifted: bool, outcome: Outcome
+) -> None:
+    """What it leaves is a hundred-thousandth of the weights: the features of a trained layer would leave more."""
+    features, samples, _ = victim("relu")
+    another = on_sphere(1, 17)
+    weights = features.weights + 0.003 * features.ridge(another)
+    observation = Observation(features.ridge, weights, Knowledge())
+    loss = seen_loss(observation)
+    fit = loss.fit(samples)
+    missed = unseen(observation, samples, fit.coefficients * loss.scale)
+    assert missed is not None
+    assert 1e-8 < missed < 1e-4
+    certificate = certify(loss, fit, missed, SPLIT, weights, drifted=drifted)
+    assert certificate.outcome is outcome
+    assert min(certificate.confidence) > 0.9
 
 
 def test_nothing_is_called_recovered_without_held_out_rows() -> None:

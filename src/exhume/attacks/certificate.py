@@ -19,8 +19,9 @@ itself; and where q is large what is left is seldom pure noise, because wrong ca
 the factor 1 − q on the left. The confidence of a candidate is 1 / (1 + σ² [M⁻¹]_ii / 0.03²).
 
 *The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: H is at the rounding of
-the weights; or it is what noise (features that drifted) would leave, and far below what the least of the candidates
-explains, so that no sample of that size is missing.
+the weights; or, of a network whose features drifted in training, H is what noise would leave, and far below what the
+least of the candidates explains, so that no sample of that size is missing. Features that stood still leave no noise:
+there, what is left over may be a sample.
 """
 
 from dataclasses import dataclass
@@ -120,9 +121,11 @@ def certify(
     split: RowSplit,
     weights: Float[Tensor, "k p"],
     spread: float = 1.0,
+    drifted: bool = False,
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
+    `drifted`: the features moved in training, so that a rest that looks like noise may be noise.
     `spread` multiplies squared errors: r / d where candidates are known to lie in r of the d dimensions, since they can
     err in no others; the mean of λ̄ / λ_j where the rows of V see directions unequally (eigenvalues λ of VᵀV).
     """
@@ -132,7 +135,7 @@ def certify(
     left = Unexplained(
         fit.loss, unseen_loss, split.held_out * loss.outputs, m * (d - 1 + loss.outputs) / loss.equations
     )
-    return verdict(metric(loss, fit) / spread, removal_costs(fit, loss), left, split.held_out, weights)
+    return verdict(metric(loss, fit) / spread, removal_costs(fit, loss), left, split.held_out, weights, drifted)
 
 
 def unjudged(m: int, held_out: int = 0) -> Certificate:
@@ -146,13 +149,14 @@ def verdict(
     left: Unexplained,
     held_out: int,
     weights: Float[Tensor, "k p"],
+    drifted: bool = True,
 ) -> Certificate:
     """The certificate of candidates of that curvature; `explained`: what the loss would rise by without each."""
     confidence = 1 / (1 + (expected_errors(curvature, left.noise).cpu() / TRUSTED_ERROR).square())
     if left.unseen_loss > CONFIDENT_BELOW:
         confidence = torch.zeros_like(confidence)
     at_floor = left.unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights))
-    complete = left.like_noise and left.unseen_loss * MISSING_MARGIN < float(explained.min())
+    complete = drifted and left.like_noise and left.unseen_loss * MISSING_MARGIN < float(explained.min())
     outcome = _outcome(left, at_floor or complete, confidence)
     return Certificate(outcome, left.unseen_loss, held_out, tuple(confidence.tolist()))
 

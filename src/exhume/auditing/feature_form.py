@@ -38,7 +38,7 @@ def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeFeatures | None
         for activation in ACTIVATIONS.values():
             if _agree(activation, linear, seen):
                 bias = None if layer.bias is None or not layer.bias.any() else layer.bias.detach().clone()
-                return RidgeFeatures(HeldRows(layer.weight.detach().clone()), activation, bias)
+                return RidgeFeatures(HeldRows(layer.weight.detach().clone()), activation, bias, trained=True)
     return None
 
 

@@ -9,7 +9,7 @@ Both cost 2 m p d operations and read V once: this is a *pass*, the unit in whic
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -22,11 +22,16 @@ from exhume.features.rows import HeldRows, Rows, blocks
 
 @dataclass(frozen=True, eq=False)
 class RidgeFeatures:
-    """φ(Vx + b) with V kept anywhere; p features of inputs in R^d."""
+    """φ(Vx + b) with V kept anywhere; p features of inputs in R^d.
+
+    `trained`: V was trained together with the weights over it. They are then combinations of features that moved on the
+    way, which V shows at one moment only; of rows that stood still they are combinations but for rounding.
+    """
 
     rows: Rows
     activation: Activation
     bias: Float[Tensor, " p"] | None = None
+    trained: bool = False
 
     @property
     def p(self) -> int:
@@ -48,7 +53,7 @@ class RidgeFeatures:
     def part(self, start: int, stop: int) -> "RidgeFeatures":
         """The features start..stop-1: each row is an equation of its own, so any part is a smaller problem."""
         bias = None if self.bias is None else self.bias[start:stop]
-        return RidgeFeatures(self.rows.part(start, stop), self.activation, bias)
+        return replace(self, rows=self.rows.part(start, stop), bias=bias)
 
     def preactivation_blocks(
         self, inputs: Float[Tensor, "m d"], out: Float[Tensor, "m p"] | None = None

@@ -64,7 +64,7 @@ def _some(features: RidgeFeatures | ModuleFeatures, kept: Int[Tensor, " kept"]) 
     if isinstance(features, ModuleFeatures):
         return features.part(kept)
     bias = None if features.bias is None else features.bias[kept]
-    return RidgeFeatures(_some_rows(features.rows, kept), features.activation, bias)
+    return replace(features, rows=_some_rows(features.rows, kept), bias=bias)
 
 
 def _some_rows(rows: Rows, kept: Int[Tensor, " kept"]) -> SelectedRows:

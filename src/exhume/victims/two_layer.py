@@ -125,7 +125,7 @@ def train_two_layer(
     shown = _midpoint(way.rows, rows) if halfway else way.rows
     kept = hold(shown, dtype=data.inputs.dtype) if features_file is None else write_rows(shown, features_file)
     observation = Observation(
-        RidgeFeatures(kept, activation(config.activation)),
+        RidgeFeatures(kept, activation(config.activation), trained=True),
         way.head if config.initial in ("distribution", "seed") else way.head - way.scale * head,
         Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, initial_body=halfway),
         data.image_shape,

@@ -83,7 +83,8 @@ class RidgeCase:
         coefficients = final.coefficients * loss.scale
         first_unseen = split.used + split.steering
         unseen = loss_on(self.observation, first_unseen, split.held_out, candidates, coefficients, loss.ranks)
-        certificate = certify(loss, final, unseen, split, self.observation.weights, self.share * self.uneven)
+        spread, drifted = self.share * self.uneven, self.observation.ridge.trained
+        certificate = certify(loss, final, unseen, split, self.observation.weights, spread, drifted)
         return Judgement(final.loss, coefficients, certificate)
 
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
