@@ -64,7 +64,7 @@ def main() -> None:
     notes = Path(os.environ["SOAK_NOTES"])
     import_everything()
 
-    from exhume.attacks import loop
+    from exhume.attacks import joining, loop
     from exhume.cli import main as exhume
     from exhume.experiments import run
     from exhume.victims.descent_loop import Surroundings
@@ -74,7 +74,12 @@ def main() -> None:
     fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length), notes)
     sys.addaudithook(fuse)
     rank = os.environ.get("RANK", "0")
-    (notes / f"begun.{rank}").touch()
+    begin = (notes / f"begun.{rank}").touch
+    if "WORLD_SIZE" in os.environ:  # a rank begins by meeting the others
+        meet = joining._meet
+        joining._meet = lambda *told: (begin(), meet(*told))[1]
+    else:
+        begin()
     try:
         exhume()
     except SystemExit as left:

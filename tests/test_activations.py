@@ -86,6 +86,10 @@ def test_flags_say_what_the_function_does(act: Activation) -> None:
     assert act.homogeneous == torch.allclose(act.value(3 * z), 3 * act.value(z))
 
 
+def test_only_relu_and_what_contains_it_have_a_kink() -> None:
+    assert [name for name, act in ACTIVATIONS.items() if act.kinked] == ["relu", "relu+tanh"]
+
+
 def test_weights_do_not_change_when_an_odd_sample_and_its_coefficient_flip() -> None:
     z = grid()
     for name in ("tanh", "erf", "linear"):

@@ -49,6 +49,12 @@ class Activation:
     homogeneous: bool
     """φ(t z) = t φ(z) for t > 0: the norms of the samples cannot be told from the weights."""
 
+    @property
+    def kinked(self) -> bool:
+        """Whether φ has no derivative at 0."""
+        left, right = self.derivative(torch.tensor([-1e-9, 1e-9], dtype=torch.float64)).tolist()
+        return abs(left - right) > 1e-3
+
 
 def _relu(z: Tensor) -> Tensor:
     return z.clamp_min(0)

@@ -157,6 +157,21 @@ def test_of_two_copies_neither_is_trusted_and_the_others_are() -> None:
         assert min(confidence[1:3]) > 0.9
 
 
+def test_two_that_share_a_sample_are_not_trusted_though_a_row_at_the_kink_of_one_tells_them_apart() -> None:
+    """x = (y + z) / 2 with y and z on the same side of every row, but for one at whose kink y came to rest."""
+    observation, samples, _ = victim("relu")
+    way = on_sphere(1, 9)
+    before, along = observation.ridge.products(samples[:1])[0], observation.ridge.products(way)[0]
+    nearest = int((before.abs() / along.abs()).argmin())
+    step = -before[nearest] / along[nearest] * (1 + 1e-9)
+    pair = torch.cat([samples[:1] + step * way, samples[:1] - step * way])
+    sides = observation.ridge.products(pair) > 0
+    assert (sides[0] != sides[1]).nonzero()[:, 0].tolist() == [nearest]
+    confidence = certified(torch.cat([pair, samples[1:]]), 1e-14).confidence
+    assert max(confidence[:2]) < 0.5
+    assert min(confidence[2:]) > 0.9
+
+
 def test_a_candidate_without_a_coefficient_is_not_trusted() -> None:
     _, samples, _ = victim("relu")
     certificate = certified(torch.cat([samples, on_sphere(1, 9)]), 1e-12)
@@ -170,8 +185,8 @@ def test_a_candidate_without_a_coefficient_is_not_trusted() -> None:
     [
         (0.0, Outcome.RECOVERED, True),
         (1e-14, Outcome.RECOVERED, True),
-        (1e-10, Outcome.RECOVERED, True),
-        (1.1e-10, Outcome.PARTIAL, True),
+        (3e-12, Outcome.RECOVERED, True),
+        (3.1e-12, Outcome.PARTIAL, True),
         (1e-4, Outcome.PARTIAL, True),
         (0.2, Outcome.SPURIOUS, False),
         (3.0, Outcome.SPURIOUS, False),

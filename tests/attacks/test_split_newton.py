@@ -82,6 +82,14 @@ def test_with_a_bias_signs_are_found_as_well(name: str, method: SplitNewton) -> 
     assert_recovered(attack(observation, method), samples)
 
 
+def test_what_only_the_last_refinement_explains_is_pruned_after_it() -> None:
+    """With the affine part, five candidates explain little and none can be spared; without it, two share a sample."""
+    data = load(DataConfig.parse(name="sphere", samples=4, dim=20, seed=5000))
+    config = RandomFeaturesConfig(params=160, seed=5000)
+    observation = train_random_features(config, data, draw_rows(config, 20)).observation.told(None)
+    assert_recovered(attack(observation, seed=5000), data.inputs)
+
+
 @pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
 def test_a_number_that_is_told_is_the_number_that_is_found(method: SplitNewton) -> None:
     observation, samples = victim(p=8 * D * N)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -122,6 +123,34 @@ def test_the_death_of_the_first_rank_is_told_by_the_other(run: Path) -> None:
     assert lost.returncode == 1
     assert [line for line in lost.stderr.splitlines() if line.startswith("exhume:")] == [LOST]
     assert RunFolder(run).checkpoint.exists()
+
+
+def test_a_rank_that_is_ended_while_it_waits_for_another_says_so(run: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, "-m", "exhume", "attack", str(run)]
+    waiting = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT | place)
+    try:
+        deadline = time.monotonic() + 100
+        while not _answers(port):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        waiting.terminate()
+        _, shown = waiting.communicate(timeout=20)
+    finally:
+        waiting.kill()
+    assert waiting.returncode == 1
+    assert [line[:46] for line in shown.splitlines()] == ["exhume: expected 2 ranks to the end, found tha"]
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_a_wrong_request_is_told_once(run: Path) -> None:

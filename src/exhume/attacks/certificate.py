@@ -42,7 +42,7 @@ from exhume.reconstruction import Certificate, Outcome
 HELD_OUT_FRACTION = 0.05
 MOST_HELD_OUT = 16_384  # more rows do not make a verdict more certain
 TRUSTED_ERROR = 0.03  # expected error at which the confidence is 1/2
-EXPLAINED = 1e-10  # a held-out loss below this leaves nothing to explain
+EXPLAINED = 3e-12  # a held-out loss below this, ten times what float32 leaves, has room for no sample
 ROUNDING_MARGIN = 30.0  # how far above the rounding of the weights it may be
 LEAST_SPARE = 1e-3  # 1 - q where candidates have more numbers than there are equations
 LUCK = 0.01  # how often a few unseen weights may be predicted so well by chance

@@ -8,11 +8,12 @@ is there but does not answer is given up after `PATIENCE`.
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.errors import ExhumeError
 
+T = TypeVar("T")
 PATIENCE = timedelta(minutes=10)  # a rank may have to read or draw many rows before the first sum
 
 
@@ -30,13 +32,12 @@ def joined(patience: timedelta = PATIENCE) -> Iterator[Ranks]:
     if size < 2:
         yield ALONE
         return
-    store = _meet(size, patience)
-    ranks = Ranks(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), store)
-    try:
-        with _termination_raises(size):
-            yield ranks
-    finally:
-        dist.destroy_process_group()
+    with _termination_raises(size):
+        store = _interruptible(lambda: _meet(size, patience))
+        try:
+            yield Ranks(dist.get_rank(), size, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), store)
+        finally:
+            dist.destroy_process_group()
 
 
 def own_device(device: torch.device) -> torch.device:
@@ -59,6 +60,23 @@ def _meet(size: int, patience: timedelta) -> Any:
             f"expected {size} ranks to meet within {patience.total_seconds():.0f} s, found: "
             f"{str(problem).splitlines()[0]}; start them with torchrun"
         ) from problem
+
+
+def _interruptible(work: Callable[[], T]) -> T:
+    """The work of another thread: torch waits for other ranks deaf to signals, and this one is to hear them meanwhile.
+
+    Work that is given up ends with the process.
+    """
+    outcome: Future[T] = Future()
+
+    def carry_out() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as problem:
+            outcome.set_exception(problem)
+
+    threading.Thread(target=carry_out, daemon=True).start()
+    return outcome.result()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.certificate import EXPLAINED, unjudged
+from exhume.attacks.certificate import unjudged
 from exhume.attacks.informed.missing_sample import ACTIVE, MissingSample, remainder, solve_linear
 from exhume.attacks.judgement import Facts, Judgement, Means
 from exhume.attacks.ridge.case import RidgeCase
@@ -23,6 +23,7 @@ from exhume.observation import Observation
 from exhume.reconstruction import Certificate, Outcome
 
 NORM_RIGHT = 1e-6  # the square of an error of one thousandth, which no wrong sample has by chance
+EXPLAINED = 1e-10  # a held-out loss below which known samples and one more are all; of so few none can hide
 ENOUGH = 6  # rows for each dimension that a search uses; more do not make it more exact
 
 

@@ -21,6 +21,7 @@ from exhume.features import memory
 
 # shares of the mean curvature added where a candidate has none of its own (a coefficient near zero)
 _FLOOR = 1e-6
+AT_KINK = 1e-4  # of the root mean square of a candidate's preactivations
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +70,19 @@ def linearise(loss: SpanLoss, fit: Fit) -> Model:
 
 
 def metric(loss: SpanLoss, fit: Fit) -> Float[Tensor, "m m"]:
-    """M = (α αᵀ) ∘ (D Dᵀ) · E[v_j²]. No pass."""
+    """M = (α αᵀ) ∘ (D Dᵀ) · E[v_j²] over the rows that have a derivative at every candidate. No pass.
+
+    Two candidates that share a sample may be told apart by nothing but rows at whose kink one of them came to rest:
+    there rounding chooses the slope.
+    """
+    preactivations, activation = fit.preactivations, loss.features.activation
     with torch.no_grad():
-        return _metric(loss, fit, loss.features.activation.derivative(fit.preactivations))
+        slopes = activation.derivative(preactivations)
+        if activation.kinked:
+            squares = loss.ranks.sum(preactivations.square().sum(dim=1, dtype=torch.float64))
+            at_kink = AT_KINK * (squares / loss.ranks.total(float(loss.features.p))).sqrt().to(preactivations)
+            slopes *= (preactivations.abs() > at_kink[:, None]).all(dim=0)
+        return _metric(loss, fit, slopes)
 
 
 def _metric(loss: SpanLoss, fit: Fit, slopes: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:

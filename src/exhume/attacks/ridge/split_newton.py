@@ -220,18 +220,22 @@ class _Search:
         return fit
 
     def _polish(self) -> Fits:
-        """Signs, then the published loss (no affine part) down to the floor."""
+        """Signs, then the published loss (no affine part) down to the floor.
+
+        Where only this explains the weights, what could not be spared before may be needless now: pruned once more.
+        """
         loss = self.bench.rows_for(len(self.candidates), self.method.rows_a_number)
         candidates = repair_signs(loss, self.candidates)
         if self.method.exact:
             loss, candidates = loss.to(torch.float64), candidates.double()
         rule = Levenberg(40 if self.bench.small else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
         fit = loss.fit(candidates)
+        before = fit.loss
         for refined in rule.refine(loss, fit, self.problem.norm, 40):
             fit = refined
             self.bench.iteration += 1
             yield fit
-        self.phase = DONE
+        self.phase = PRUNE if before > SETTLED and self.bench.explained(fit) else DONE
         return fit
 
     # --- its parts
