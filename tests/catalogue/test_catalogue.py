@@ -181,11 +181,22 @@ def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_pat
     )
 
 
-def test_results_of_a_later_layout_are_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ({"schema": 2, "done": 1}, r"expected schema 1 in .*figure\.json, found '2'"),
+        ({"done": 1}, r"expected a complete .*figure\.json, found it damaged \('differs'\); run 'exhume reproduce fig3'"),
+        (
+            {"done": 1, "scale": "quick", "differs": "", "published": "", "measured": 3},
+            r"expected a complete .*figure\.json, found it damaged",
+        ),
+    ],
+)
+def test_results_that_cannot_be_read_are_one_line(tmp_path: Path, content: dict[str, Any], complaint: str) -> None:
     path = tmp_path / "quick" / "fig3" / "figure.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"schema": 2, "done": 1}))
-    with pytest.raises(ExhumeError, match=r"expected schema 1 in .*figure\.json, found '2'"):
+    path.write_text(json.dumps(content))
+    with pytest.raises(ExhumeError, match=complaint):
         figure_table(tmp_path)
 
 

@@ -93,7 +93,8 @@ def test_a_pool_of_seeds_keeps_what_they_agree_on(exhume: Command, tmp_path: Pat
     run = tmp_path / "run"
     network = ("--width", 60, "--steps", 200, "--knows-first-layer")
     assert exhume("train", "two-layer", *SPHERE, *network, "--out", run).returncode == 0
-    found = last(exhume("attack", run, "--method", "ntk", "--iterations", 60, "--pool", 2, "--json"))
+    found = last(exhume("attack", run, "--method", "ntk", "--iterations", 60, "--pool", 2, "--seed", 7, "--json"))
     assert found["pooled_runs"] == 2
+    assert found["judged_seed"] in (7, 8), "the seeds follow the one that was asked for"
     assert found["found_by_runs"][0] == 2
     assert exhume("evaluate", run).returncode == 0

@@ -7,6 +7,7 @@ from typing import Any
 from exhume.catalogue import registry
 from exhume.catalogue.figure import SCALES
 from exhume.catalogue.reproduce import SUMMARY
+from exhume.errors import ExhumeError
 from exhume.files import check_schema, read_json, write_text
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
@@ -31,11 +32,20 @@ def figure_table(results: Path) -> str:
     """One line a figure, of the largest scale at which any of its runs ended; 'not run' where there is none."""
     titles = {name: figure.title for name, figure in registry.FIGURES.items()}
     titles["theory"] = "small checks of the theory"
-    lines = [_line(name, title, _largest(results, name)) for name, title in titles.items()]
-    return HEAD + "".join(lines)
+    return HEAD + "".join(_figure_line(results, name, title) for name, title in titles.items())
 
 
-def _largest(results: Path, name: str) -> dict[str, Any] | None:
+def _figure_line(results: Path, name: str, title: str) -> str:
+    path, found = _largest(results, name)
+    try:
+        return _line(name, title, found)
+    except (KeyError, IndexError, TypeError, ValueError) as problem:
+        raise ExhumeError(
+            f"expected a complete {path}, found it damaged ({problem}); run 'exhume reproduce {name}' again"
+        ) from problem
+
+
+def _largest(results: Path, name: str) -> tuple[Path, dict[str, Any] | None]:
     """figure.json of the figure, where it was run at all."""
     for scale in reversed(SCALES):
         path = results / scale / name / SUMMARY
@@ -43,8 +53,8 @@ def _largest(results: Path, name: str) -> dict[str, Any] | None:
             found = read_json(path)
             check_schema(found, path)
             if found.get("done"):
-                return found
-    return None
+                return path, found
+    return results, None
 
 
 def _line(name: str, title: str, found: Mapping[str, Any] | None) -> str:
