@@ -22,9 +22,11 @@ from exhume.report.figures import draw_pairs
 
 
 def test_every_figure_of_the_paper_is_there() -> None:
-    numbers = {int("".join(filter(str.isdigit, name.partition("-")[0]))) for name in FIGURES}
+    first = [name for name in FIGURES if name.startswith("fig")]
+    numbers = {int("".join(filter(str.isdigit, name.partition("-")[0]))) for name in first}
     assert numbers == set(range(1, 18))
-    assert list(FIGURES) == sorted(FIGURES, key=lambda name: (int(name.partition("-")[0][3:]), name))
+    assert first == sorted(first, key=lambda name: (int(name.partition("-")[0][3:]), name))
+    assert list(FIGURES)[len(first) :] == ["subspace-cifar", "subspace-width"], "those of the second paper"
 
 
 @pytest.mark.parametrize("scale", SCALES)

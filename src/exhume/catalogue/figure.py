@@ -11,7 +11,7 @@ from exhume.experiments.sweep import Sweep
 
 Scale = Literal["quick", "here", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
-ATTACK_NAMES = {"heavy-ball": "published attack"}
+ATTACK_NAMES = {"heavy-ball": "published attack", "subspace": "exhume in the span"}
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,24 @@
 import re
 from collections.abc import Sequence
 
-from exhume.catalogue import networks, random_features, variations
+from exhume.catalogue import networks, random_features, second_seed, variations
 from exhume.catalogue.figure import Figure
 from exhume.errors import UsageError
 
 
+LAST = 100  # the second paper's figures have no number
+
+
 def _order(figure: Figure) -> tuple[int, str]:
     number = re.match(r"fig(\d+)", figure.name)
-    assert number
-    return int(number[1]), figure.name
+    return int(number[1]) if number else LAST, figure.name
 
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
-    for figure in sorted([*random_features.FIGURES, *variations.FIGURES, *networks.FIGURES], key=_order)
+    for figure in sorted(
+        [*random_features.FIGURES, *variations.FIGURES, *networks.FIGURES, *second_seed.FIGURES], key=_order
+    )
 }
 
 
