@@ -5,16 +5,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from exhume.activations import activation
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.search import Level, PriorFits, merged, proposals, pruned, refined
+from exhume.attacks.prior.span_basis import SpanBasis
 from exhume.attacks.prior.spectrum import Spectrum
 from exhume.attacks.problem import State
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.subspace.attack import SubspaceAttack
+from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold
@@ -93,6 +97,63 @@ def test_a_time_limit_keeps_what_was_found() -> None:
     attacked = run_attack(observed(0.5), ImagePrior(), limits=Limits(seconds=1e-3))
     assert attacked.stopped
     assert attacked.reconstruction.candidates.shape[1] == D
+
+
+SPAN = 24
+
+
+def in_a_span(ratio: float) -> tuple[Observation, Tensor]:
+    """Samples in the span of a few images, and p = ratio · r n weights: far fewer than dn."""
+    span = images(SPAN)
+    mixed = torch.randn(N, SPAN, generator=torch.Generator().manual_seed(3)) @ span
+    samples = to_norm(mixed, math.sqrt(D))
+    features = RidgeFeatures(hold(DrawnRows(6, round(ratio * SPAN * N), D)), activation("relu"))
+    weights = torch.tensor([[1.0, -0.8, 1.2, -0.9]]) @ features(samples)
+    return Observation(features, weights, Knowledge(N, math.sqrt(D)), SHAPE, subspace=span.T), samples
+
+
+def nearest(samples: Tensor, found: Tensor) -> Tensor:
+    return torch.nn.functional.cosine_similarity(samples[:, None], found[None], dim=2).abs().amax(dim=1)
+
+
+def test_inside_a_subspace_the_prior_is_the_law_of_its_directions() -> None:
+    span = Subspace.spanned_by(images(SPAN).double().T)
+    basis = SpanBasis.inside(span, Spectrum(), SHAPE)
+    assert (basis.d, basis.r, basis.cut(7).r) == (SPAN, SPAN, 7)
+    assert bool((basis.variance.diff() <= 0).all()), "coarsest first"
+    torch.testing.assert_close(basis.lift(basis.lower(torch.eye(SPAN).double())), torch.eye(SPAN).double())
+    law = Spectrum().basis(SHAPE)
+    pictures = law.lift(torch.eye(D).double() * law.variance.sqrt())  # their covariance is that of the law
+    seen = basis.lower(span.lower(pictures))
+    covariance = seen.T @ seen
+    torch.testing.assert_close(covariance / covariance.diagonal().mean(), torch.diag(basis.variance))
+
+
+def test_a_prior_inside_a_subspace_ends_with_whole_images_where_the_weights_are_enough_for_it() -> None:
+    observation, samples = in_a_span(3.0)
+    assert observation.p < D * N
+    found = run_attack(observation, ImagePrior(within=SubspaceAttack("given"))).reconstruction
+    assert found.outcome is Outcome.RECOVERED
+    assert float(nearest(samples, found.candidates).min()) > 0.9999
+    assert found.facts["subspace"] == f"given subspace: {SPAN} of {D} dimensions"
+
+
+def test_below_that_it_says_how_many_directions_are_to_be_trusted() -> None:
+    observation, samples = in_a_span(0.9)
+    found = run_attack(observation, ImagePrior(within=SubspaceAttack("given"))).reconstruction
+    told = found.facts["resolution"]
+    assert found.outcome is not Outcome.RECOVERED
+    assert told["of"] == SPAN
+    assert 1 <= told["directions"] <= SPAN
+    assert float(nearest(samples, found.candidates).mean()) > 0.8
+
+
+def test_a_hard_cut_leaves_nothing_finer() -> None:
+    found = run_attack(observed(3.0), ImagePrior(resolution=30)).reconstruction
+    coarse = lowest(found.candidates, SHAPE, 30)
+    torch.testing.assert_close(coarse.norm(dim=1), found.candidates.norm(dim=1), rtol=1e-4, atol=0)
+    with pytest.raises(UsageError, match="resolution of at least 1"):
+        ImagePrior(resolution=0)
 
 
 def test_proposals_point_to_what_is_missing() -> None:

@@ -187,7 +187,10 @@ def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_pat
     ("content", "complaint"),
     [
         ({"schema": 2, "done": 1}, r"expected schema 1 in .*figure\.json, found '2'"),
-        ({"done": 1}, r"expected a complete .*figure\.json, found it damaged \('differs'\); run 'exhume reproduce fig3'"),
+        (
+            {"done": 1},
+            r"expected a complete .*figure\.json, found it damaged \('differs'\); run 'exhume reproduce fig3'",
+        ),
         (
             {"done": 1, "scale": "quick", "differs": "", "published": "", "measured": 3},
             r"expected a complete .*figure\.json, found it damaged",

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,6 +25,10 @@ def test_the_summary_says_which_prior_and_which_resolution(exhume: Command, tmp_
     for number in range(3):
         pixels = np.random.default_rng(number).integers(0, 256, (5, 5, 3)).astype(np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    measured = exhume("data", "spectrum", tmp_path, "--side", 5, "--out", tmp_path / "spectrum.json", "--grey")
+    assert "the spectrum of 3 images" in measured.stderr + measured.stdout
+    known = exhume("attack", run, "--prior", "image", "--spectrum", tmp_path / "spectrum.json", "--iterations", 2)
+    assert known.returncode == 0, known.stderr
     attacked = exhume("attack", run, "--prior", "image", "--spectrum", tmp_path, "--iterations", 20, "--json")
     assert attacked.returncode == 0, attacked.stderr
     summary = json.loads(attacked.stdout)
@@ -36,11 +42,27 @@ def test_the_summary_says_which_prior_and_which_resolution(exhume: Command, tmp_
         assert 0 <= evaluated["low_resolution_recovered"] <= 1
 
 
+def test_a_prior_may_be_one_on_the_directions_of_a_subspace(exhume: Command, tmp_path: Path) -> None:
+    run = tmp_path / "a"
+    train(exhume, run)
+    span = tmp_path / "span.safetensors"
+    save_file({"basis": torch.randn(25, 6, generator=torch.Generator().manual_seed(0))}, span)
+    attacked = exhume("attack", run, "--subspace", span, "--prior", "image", "--iterations", 5, "--json")
+    assert attacked.returncode == 0, attacked.stderr
+    summary = json.loads(attacked.stdout)
+    assert (summary["method"], summary["subspace_rank"]) == ("image-prior", 6)
+    assert summary["resolution"] is None or summary["resolution"]["of"] == 6
+    assert exhume("evaluate", run).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         (("--prior", "video"), "expected a prior out of none, image"),
         (("--spectrum", "x"), "expected --spectrum with --prior image"),
+        (("--resolution", "9"), "expected --resolution with --prior image"),
+        (("--prior", "image", "--resolution", "0"), "expected a resolution of at least 1"),
+        (("--prior", "image", "--subspace", "moments"), "found one from moments"),
         (("--prior", "image", "--method", "heavy-ball"), "expected --prior image with --method split-newton"),
         (("--prior", "image", "--spectrum", "nowhere"), "found nothing at nowhere"),
     ],

@@ -56,5 +56,17 @@ def open_case(observation: Observation, method: Method, seed: int, held_out: flo
         return TangentCase.open(observation, method.view(), seed, held_out, means)
     if isinstance(method, SubspaceAttack):
         return open_subspace(observation, method, seed, held_out, means)
-    case = RidgeCase.open(observation, method.few_rows, seed, held_out, means)
-    return PriorCase.open(case, method.spectrum, means) if isinstance(method, ImagePrior) else case
+    if isinstance(method, ImagePrior):
+        return _open_prior(observation, method, seed, held_out, means)
+    return RidgeCase.open(observation, method.few_rows, seed, held_out, means)
+
+
+def _open_prior(observation: Observation, method: ImagePrior, seed: int, held_out: float, means: Means) -> PriorCase:
+    """A prior over the case of pixels, or over that of a subspace's coordinates."""
+    if method.within is None:
+        inner, facts = RidgeCase.open(observation, method.few_rows, seed, held_out, means), None
+    else:
+        staged = open_subspace(observation, method.within, seed, held_out, means)
+        inner, facts = staged.problem.cases[0], staged.facts
+    shape, finest = observation.image_shape, method.resolution
+    return PriorCase.open(inner, method.spectrum, means, shape, resolution=finest, facts=facts)

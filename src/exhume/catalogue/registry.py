@@ -7,7 +7,6 @@ from exhume.catalogue import networks, random_features, second_seed, variations
 from exhume.catalogue.figure import Figure
 from exhume.errors import UsageError
 
-
 LAST = 100  # the second paper's figures have no number
 
 

@@ -33,6 +33,9 @@ def attack(
     spectrum: Annotated[
         str | None, typer.Option(help="--prior image: a folder of public images, or a file; default: 1/f.")
     ] = None,
+    resolution: Annotated[
+        int | None, typer.Option(help="--prior image: nothing finer than so many of the lowest frequencies.")
+    ] = None,
     samples: Annotated[str, typer.Option(help="auto, or the number of samples to look for.")] = "auto",
     step: Annotated[float | None, typer.Option(help="heavy-ball: its step; default: as published for this d.")] = None,
     inactive_slope: Annotated[float, typer.Option(help="heavy-ball: slope where phi' is 0 (0.02: a surrogate).")] = 0,
@@ -79,6 +82,7 @@ def attack(
             known=None if known is None else str(known),
             prior=prior,
             spectrum=spectrum,
+            resolution=resolution,
             samples=parse_samples(samples) or "auto",
             step=step,
             inactive_slope=inactive_slope,
@@ -117,6 +121,12 @@ def _tell(attacked: "AttackedRun", json: bool) -> None:
         say(f"interrupted: kept what was found so far; the same command {then}", as_json=True)
 
 
+def _finest(resolution: dict[str, Any]) -> str:
+    if "directions" in resolution:
+        return f"{resolution['directions']:,} of the {resolution['of']:,} directions of the subspace"
+    return f"{resolution['side']}x{resolution['side']} pixels ({resolution['frequencies']:,} frequencies)"
+
+
 def tell_attack(summary: dict[str, Any], json: bool) -> None:
     if summary.get("subspace"):
         say(summary["subspace"], json)
@@ -130,8 +140,6 @@ def tell_attack(summary: dict[str, Any], json: bool) -> None:
     )
     if summary.get("failure"):
         say(f"failed on the way: {summary['failure']}", json)
-    resolution = summary.get("resolution")
-    if resolution is not None:
-        side, found = resolution["side"], summary["samples_trusted"]
-        say(f"trusted to {side}x{side} pixels ({resolution['frequencies']:,} frequencies): {found} candidates", json)
+    if summary.get("resolution") is not None:
+        say(f"trusted to {_finest(summary['resolution'])}: {summary['samples_trusted']} candidates", json)
     say(summary["advice"], json)

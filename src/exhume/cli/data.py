@@ -1,4 +1,4 @@
-"""`exhume data fetch`: public data sets, downloaded once."""
+"""`exhume data`: public data sets, downloaded once; how public images look."""
 
 from pathlib import Path
 from typing import Annotated
@@ -42,3 +42,26 @@ def fetch(
     say(f"{name} is in {folder}", json)
     if json:
         print_json({"name": name, "folder": str(folder)})
+
+
+@app.command("spectrum")
+def spectrum(
+    images: Annotated[Path, typer.Argument(help="A folder of public images.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    side: Annotated[int, typer.Option(min=2, help="Pixels a side of the images that will be looked for.")] = 32,
+    grey: Annotated[bool, typer.Option("--grey", help="One channel instead of three.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Measure how much of public images is at which frequency, for `exhume attack --prior image --spectrum FILE`.
+
+    Example: exhume data spectrum pictures --out spectrum.json
+    """
+    from exhume.attacks.prior.spectrum import Spectrum, save_spectrum
+    from exhume.data.public_images import load_public_rows
+
+    shape = (1 if grey else 3, side, side)
+    rows = load_public_rows(images, shape)
+    save_spectrum(Spectrum.measured(rows, shape, images.name), out)
+    say(f"the spectrum of {len(rows):,} images is in {out}", json)
+    if json:
+        print_json({"images": len(rows), "file": str(out), "shape": list(shape)})

@@ -84,6 +84,7 @@ class AttackRequest(BaseModel):
     known: str | None = None
     prior: str = "none"
     spectrum: str | None = None
+    resolution: int | None = None
     samples: int | Literal["auto"] = "auto"
     step: float | None = None
     inactive_slope: float = 0.0
@@ -118,7 +119,7 @@ class AttackRequest(BaseModel):
         require_kind(chosen, target.network)
         if self.method == "informed" and target.outputs is not None:
             require_one_output(target.outputs)
-        return with_prior(chosen, self.prior, self.spectrum, target.image_shape)
+        return with_prior(chosen, self.prior, self.spectrum, target.image_shape, self.resolution)
 
     def settings(self, seed: int, ranks: Ranks = ALONE) -> AttackSettings:
         split_rows(1, self.held_out)  # refuses what is no fraction

@@ -7,27 +7,42 @@ from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.spectrum import Spectrum, load_spectrum
 from exhume.attacks.problem import Method
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.data.public_images import load_public_rows
 from exhume.errors import UsageError
 
 PRIORS = ("none", "image")
 
 
-def with_prior(method: Method, prior: str, spectrum: str | None, image_shape: tuple[int, int, int] | None) -> Method:
+def with_prior(
+    method: Method,
+    prior: str,
+    spectrum: str | None,
+    image_shape: tuple[int, int, int] | None,
+    resolution: int | None = None,
+) -> Method:
     """The method, or around it the search with a prior, as yet that of the 1/f law: `with_spectrum` reads another."""
     if prior not in PRIORS:
         raise UsageError(f"expected a prior out of {', '.join(PRIORS)}, found {prior!r}")
     if prior == "none":
-        if spectrum is not None:
-            raise UsageError("expected --spectrum with --prior image, found it without; add --prior image")
+        for option, value in (("--spectrum", spectrum), ("--resolution", resolution)):
+            if value is not None:
+                raise UsageError(f"expected {option} with --prior image, found it without; add --prior image")
         return method
-    if not isinstance(method, SplitNewton):
+    within = method if isinstance(method, SubspaceAttack) else None
+    if within is not None and within.source == "moments":
         raise UsageError(
-            f"expected --prior image with --method split-newton, found {method.name}; leave --method out, or the prior"
+            "expected --prior image in the whole space or in a known subspace, found one from moments, which is only a "
+            "start; leave --subspace out, or the prior"
+        )
+    search = method if within is None else within.inner
+    if not isinstance(search, SplitNewton):
+        raise UsageError(
+            f"expected --prior image with --method split-newton, found {search.name}; leave one of them out"
         )
     if image_shape is None:
         raise UsageError("expected an observation of images for --prior image, found other data; leave it out")
-    return ImagePrior(release=method)
+    return ImagePrior(release=search, within=within, resolution=resolution)
 
 
 def with_spectrum(method: Method, path: Path, shape: tuple[int, int, int]) -> ImagePrior:

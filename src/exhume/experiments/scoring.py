@@ -71,7 +71,7 @@ def score(truth: Truth, found: Reconstruction, features: RidgeFeatures | ModuleF
         originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
         images = image_scores(originals, matched_pixels(truth, found, evaluation.matching))
     coarse, told = None, found.facts.get("resolution")
-    if truth.image_shape is not None and told is not None:
+    if truth.image_shape is not None and told is not None and "frequencies" in told:
         coarse = low_resolution(truth.inputs, found.candidates, truth.image_shape, told["frequencies"])
     return Scores(evaluation, images, directions_only, coarse, recognised=recognised(truth.inputs, found.candidates))
 

@@ -30,6 +30,8 @@ from exhume.attacks.prior.spectrum import Spectrum
 from exhume.attacks.problem import State, Step
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.subspace.attack import SubspaceAttack
+from exhume.errors import UsageError
 
 FIRST_RESOLUTION = 256
 SHARPEN_STEPS = 40
@@ -66,10 +68,20 @@ PLAN = (
 
 @dataclass(frozen=True)
 class ImagePrior:
-    """`spectrum` is what images are expected to look like; `release` goes on without it where that is possible."""
+    """`spectrum` is what images are expected to look like; `release` goes on without it where that is possible.
+
+    `within`: the data's subspace, where one is known; the prior is then one on its directions. `resolution` is a hard
+    cut: nothing finer than so many of the lowest frequencies (or directions), and no release.
+    """
 
     spectrum: Spectrum = field(default_factory=Spectrum)
     release: SplitNewton = field(default_factory=SplitNewton)
+    within: SubspaceAttack | None = None
+    resolution: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.resolution is not None and self.resolution < 1:
+            raise UsageError(f"expected a resolution of at least 1 frequency, found {self.resolution}")
 
     name: ClassVar[str] = "image-prior"
     needs_samples: ClassVar[bool] = False
@@ -87,7 +99,7 @@ class ImagePrior:
             yield step
             if step.iteration >= self.iterations:
                 return
-        yield from _released(self.release, search)
+        yield from _released(self.release, search, self.resolution is None)
 
     def finish(self, problem: PriorProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         return candidates
@@ -193,12 +205,12 @@ class _Search:
         self.problem.loss.counter.total = numbers["passes"]
 
 
-def _released(method: SplitNewton, search: _Search) -> Iterator[Step]:
+def _released(method: SplitNewton, search: _Search, allowed: bool) -> Iterator[Step]:
     """On from what was found without a prior, where there are more equations than unknowns; the better of both."""
     whole, start = search.problem.whole, search.found()
     before = search.iteration
     last = Step(before, start, search.best if math.isfinite(search.best) else 1.0, search.boundary)
-    if whole.loss.equations < RELEASED_FROM * start.numel():
+    if not allowed or whole.loss.equations < RELEASED_FROM * start.numel():
         yield last
         return
     for step in method.steps(replace(whole, start=start)):

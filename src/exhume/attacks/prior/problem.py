@@ -14,16 +14,17 @@ from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.newton import cross_validated
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
 from exhume.attacks.prior.search import Level, Rows
+from exhume.attacks.prior.span_basis import SpanBasis
 from exhume.attacks.prior.spectrum import ImageBasis, Spectrum
 from exhume.attacks.problem import Problem
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.subspace.parametrisation import LoweredRows
+from exhume.attacks.subspace.parametrisation import LoweredRows, Subspace
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import hold
-from exhume.frequencies import side_length
+from exhume.frequencies import ImageShape, side_length
 from exhume.reconstruction import Certificate, Outcome
 
 ROWS_A_NUMBER = 20  # rows that are looked at for each number of a candidate: more only cost time
@@ -40,7 +41,7 @@ class PriorProblem:
     """`whole` is the problem without a prior. `used` and `steering` are rows in the coordinates of `basis`."""
 
     whole: Problem
-    basis: ImageBasis
+    basis: ImageBasis | SpanBasis
     used: Rows
     steering: Rows | None
 
@@ -85,21 +86,35 @@ class PriorCase:
     problem: PriorProblem
     unseen: Rows | None
     spectrum: Spectrum
+    shape: ImageShape
     facts: Facts = field(default_factory=dict)
 
     @classmethod
-    def open(cls, inner: RidgeCase, spectrum: Spectrum, means: Means) -> "PriorCase":
+    def open(
+        cls,
+        inner: RidgeCase,
+        spectrum: Spectrum,
+        means: Means,
+        shape: ImageShape | None,
+        *,
+        resolution: int | None = None,
+        facts: Facts | None = None,
+    ) -> "PriorCase":
+        """`inner` is the case without a prior, in pixels or in the coordinates of a subspace; `shape` that of an image.
+
+        `resolution`: nothing finer than so many frequencies.
+        """
         observation, split = inner.observation, inner.split
-        if observation.image_shape is None:
+        if shape is None:
             raise UsageError("expected an observation of images for --prior image, found other data; leave it out")
         if means.ranks.size > 1:
             raise UsageError(
                 f"expected one process for --prior image, found {means.ranks.size} ranks; start without torchrun"
             )
-        basis = spectrum.basis(observation.image_shape)
-        loss = inner.problem.loss
+        basis, loss = _basis(inner, spectrum, shape), inner.problem.loss
         room = HELD_BYTES if means.memory_bytes is None else means.memory_bytes // 4
-        basis = basis.cut(min(basis.r, max(LEAST_RESOLUTION, room // (loss.p * means.dtype.itemsize))))
+        finest = basis.r if resolution is None else min(basis.r, resolution)
+        basis = basis.cut(min(finest, max(LEAST_RESOLUTION, room // (loss.p * means.dtype.itemsize))))
         used = _lowered(loss.features, loss.weights, basis, means)
 
         def others(start: int, count: int) -> Rows | None:
@@ -110,28 +125,29 @@ class PriorCase:
             return _lowered(observation.ridge.part(start, start + count), scaled, basis, means)
 
         problem = PriorProblem(inner.problem, basis, used, others(split.used, split.steering))
-        return cls(inner, problem, others(split.used + split.steering, split.held_out), spectrum)
+        unseen = others(split.used + split.steering, split.held_out)
+        return cls(inner, problem, unseen, spectrum, shape, facts or {})
 
-    def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        return candidates
+    def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
+        return self.inner.lift(candidates)
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """By the published loss where that trusts anybody; otherwise at the resolution that unseen weights allow."""
         plain = self.inner.judge(candidates)
         told: Facts = {"prior": f"image ({self.spectrum.source})", "resolution": None}
         if any(value >= 0.5 for value in plain.certificate.confidence):
-            shape = self.problem.basis.shape
-            told["resolution"] = {"frequencies": self.problem.basis.d, "side": min(shape[1:])}
+            told["resolution"] = {"frequencies": math.prod(self.shape), "side": min(self.shape[1:])}
             return replace(plain, facts=told)
         found = self._resolution(candidates)
         if found is None:
             return replace(plain, certificate=unjudged(len(candidates), self.inner.split.held_out), facts=told)
-        told["resolution"] = {
-            "frequencies": found.frequencies,
-            "side": side_length(found.frequencies, self.problem.basis.shape[0]),
-            "trusted": list(found.trusted),
-        }
+        told["resolution"] = self._in_words(found) | {"trusted": list(found.trusted)}
         return replace(plain, certificate=self._certificate(found, plain.certificate), facts=told)
+
+    def _in_words(self, found: Resolution) -> dict[str, int]:
+        if isinstance(self.problem.basis, SpanBasis):
+            return {"directions": found.frequencies, "of": self.problem.basis.d}
+        return {"frequencies": found.frequencies, "side": side_length(found.frequencies, self.shape[0])}
 
     def _certificate(self, found: Resolution, plain: Certificate) -> Certificate:
         trusted = any(found.trusted)
@@ -184,6 +200,16 @@ class _Cut:
     unseen: float
 
 
-def _lowered(features: RidgeFeatures, weights: Float[Tensor, "k p"], basis: ImageBasis, means: Means) -> Rows:
+def _basis(inner: RidgeCase, spectrum: Spectrum, shape: ImageShape) -> ImageBasis | SpanBasis:
+    """Coarsest first: the frequencies of an image, or the directions of the subspace whose coordinates are attacked."""
+    if inner.stands_for is None:
+        return spectrum.basis(shape)
+    assert isinstance(inner.stands_for, Subspace)
+    return SpanBasis.inside(inner.stands_for, spectrum, shape)
+
+
+def _lowered(
+    features: RidgeFeatures, weights: Float[Tensor, "k p"], basis: ImageBasis | SpanBasis, means: Means
+) -> Rows:
     rows = hold(LoweredRows(features.rows, basis, means.dtype), means.device, means.dtype)
     return Rows(replace(features, rows=rows), weights)
