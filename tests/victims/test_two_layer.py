@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from exhume.activations import activation
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
@@ -13,6 +14,7 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows, MappedRows, hold
 from exhume.observation import FEATURES_FILE, load_observation, save_observation
 from exhume.victims.descent_loop import Surroundings
+from exhume.victims.losses import loss_named
 from exhume.victims.recipe import Recipe, TrainingStopped
 from exhume.victims.two_layer import TwoLayerConfig, TwoLayerVictim, draw_head, train_two_layer
 
@@ -80,6 +82,29 @@ def test_the_first_layer_moves_in_the_span_of_the_data_only_and_its_start_is_a_s
     outside = change - change @ torch.linalg.pinv(given.inputs) @ given.inputs
     assert float(change.norm()) > 0.01
     assert float(outside.norm()) < 1e-12 * float(change.norm()) * H
+
+
+@pytest.mark.parametrize(("decay", "scale"), [(0.0, 1.0), (1e-2, 1.0), (0.0, 0.3)])
+def test_a_frozen_first_layer_stays_and_the_head_is_in_the_span_of_its_features(decay: float, scale: float) -> None:
+    given = data()
+    recipe = Recipe(weight_decay=decay, steps=300, until=0.0, step_size=1e-3)
+    victim = train_two_layer(TwoLayerConfig(width=H, freeze=True, recipe=recipe, first_scale=scale), given)
+    assert not victim.observation.ridge.trained
+    assert loss_at_the_truth(victim, given.inputs) < 1e-20, "exactly, because nothing drifted"
+    features = RidgeFeatures(victim.initial_rows, activation("relu"))(scale * given.inputs)
+    head, one_hot = victim.initial_head.clone(), torch.eye(3, dtype=torch.float64)[given.class_index]
+    head.requires_grad_()
+    for _ in range(300):  # the same by autograd
+        loss = loss_named("square").value(features @ head.T, one_hot)
+        (slope,) = torch.autograd.grad(loss, head)
+        head = (head - 1e-3 * (slope + decay * head)).detach().requires_grad_()
+    torch.testing.assert_close(victim.head, head.detach())
+
+
+def test_a_frozen_first_layer_is_refused_where_it_makes_no_sense() -> None:
+    for wrong in ({"knows_first_layer": True}, {"features_at": "midpoint"}, {"recipe": Recipe(method="adam")}):
+        with pytest.raises(UsageError, match="frozen"):
+            TwoLayerConfig.parse(width=5, freeze=True, **wrong)
 
 
 def test_weight_decay_needs_the_decayed_start() -> None:

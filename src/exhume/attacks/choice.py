@@ -7,10 +7,12 @@ from exhume.attacks.modules.tangent import ModuleTangentAttack
 from exhume.attacks.problem import Method
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import Source, SubspaceAttack
-from exhume.attacks.tangent.newton import KktAttack, NtkAttack
+from exhume.attacks.tangent.newton import KktAttack, NtkAttack, TangentAttack
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
+GRADIENTS = ("halfway", "trained")
+RULES = ("free", "margin")
 METHODS = ("auto", "split-newton", "heavy-ball", "module-newton", "subspace", "ntk", "kkt", "informed")
 
 
@@ -24,6 +26,8 @@ def choose_method(
     inactive_slope: float = 0.0,
     iterations: int | None = None,
     exact: bool = False,
+    gradients_at: str | None = None,
+    rule: str | None = None,
 ) -> Method:
     """The method of that name; options that it does not have are refused rather than ignored.
 
@@ -33,10 +37,13 @@ def choose_method(
     """
     if name not in METHODS:
         raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
+    for option, value, owner in (("--gradients-at", gradients_at, "ntk"), ("--rule", rule, "kkt")):
+        if value is not None and name != owner:
+            raise UsageError(f"expected {option} with --method {owner}, found {name}; leave it out")
     if name in ("ntk", "kkt", "informed"):
         if subspace is not None or step_size is not None or inactive_slope != 0 or exact:
             raise UsageError(f"expected no --subspace, --step, --inactive-slope or --exact with {name}, found one")
-        return _of_all_weights(name, network, iterations)
+        return _of_all_weights(name, network, iterations, gradients_at, rule)
     if network and (subspace is not None or name == "subspace"):
         raise UsageError("expected no subspace with a network, whose first layer is not that of the features; leave it")
     source = subspace or (known if name in ("auto", "subspace") else None)
@@ -68,14 +75,26 @@ def choose_method(
     return SplitNewton(iterations=SplitNewton.iterations if iterations is None else iterations, exact=exact)
 
 
-def _of_all_weights(name: str, network: bool, iterations: int | None) -> Method:
+def _of_all_weights(
+    name: str, network: bool, iterations: int | None, gradients_at: str | None, rule: str | None
+) -> Method:
     """The attacks that need more than the last layer, or more than weights."""
     if name == "informed":
         return InformedAttack() if iterations is None else InformedAttack(iterations)
+    if gradients_at not in (None, *GRADIENTS):
+        raise UsageError(f"expected gradients at {' or '.join(GRADIENTS)}, found {gradients_at!r}")
+    if rule not in (None, *RULES):
+        raise UsageError(f"expected a rule out of {', '.join(RULES)}, found {rule!r}")
     if name == "ntk" and network:
+        if gradients_at is not None:
+            raise UsageError(
+                "expected no --gradients-at with a network, which is seen at its trained weights; leave it"
+            )
         return ModuleTangentAttack(ModuleNewton() if iterations is None else ModuleNewton(iterations))
-    attack = NtkAttack if name == "ntk" else KktAttack
-    return attack() if iterations is None else attack(iterations)
+    limit = TangentAttack.iterations if iterations is None else iterations
+    if name == "ntk":
+        return NtkAttack(limit, halfway=gradients_at != "trained")
+    return KktAttack(limit, rule="margin" if rule == "margin" else "free")
 
 
 def known_subspace(observation: Observation) -> Source | None:

@@ -39,6 +39,12 @@ def attack(
     samples: Annotated[str, typer.Option(help="auto, or the number of samples to look for.")] = "auto",
     step: Annotated[float | None, typer.Option(help="heavy-ball: its step; default: as published for this d.")] = None,
     inactive_slope: Annotated[float, typer.Option(help="heavy-ball: slope where phi' is 0 (0.02: a surrogate).")] = 0,
+    gradients_at: Annotated[
+        str | None, typer.Option(help="ntk: where gradients are taken: halfway (default), or trained, as published.")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="kkt: coefficients free (default), or margin: not negative, as published.")
+    ] = None,
     iterations: Annotated[int | None, typer.Option(help="At most so many iterations.")] = None,
     budget: Annotated[str | None, typer.Option(help="At most so long, e.g. 90s, 10m, 2h.")] = None,
     memory: Annotated[
@@ -86,6 +92,8 @@ def attack(
             samples=parse_samples(samples) or "auto",
             step=step,
             inactive_slope=inactive_slope,
+            gradients_at=gradients_at,
+            rule=rule,
             iterations=iterations,
             budget=budget,
             memory=memory,

@@ -88,6 +88,8 @@ class AttackRequest(BaseModel):
     samples: int | Literal["auto"] = "auto"
     step: float | None = None
     inactive_slope: float = 0.0
+    gradients_at: str | None = None
+    rule: str | None = None
     iterations: int | None = None
     budget: str | float | None = None
     memory: str | int | None = None
@@ -115,6 +117,8 @@ class AttackRequest(BaseModel):
             inactive_slope=self.inactive_slope,
             iterations=self.iterations,
             exact=self.exact,
+            gradients_at=self.gradients_at,
+            rule=self.rule,
         )
         require_kind(chosen, target.network)
         if self.method == "informed" and target.outputs is not None:

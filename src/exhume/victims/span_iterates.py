@@ -32,7 +32,10 @@ BLOCK_NUMBERS = 2**17
 
 
 class SpanIterates:
-    """A trainee (see descent_loop) whose first layer is the pair (s, C)."""
+    """A trainee (see descent_loop) whose first layer is the pair (s, C).
+
+    `frozen`: it stays where it began, which is descent with G = 0; s then is the decay of the head alone.
+    """
 
     def __init__(
         self,
@@ -43,12 +46,17 @@ class SpanIterates:
         targets: Float[Tensor, "n k"],
         loss: Loss,
         recipe: Recipe,
+        *,
+        scale: float = 1.0,
+        frozen: bool = False,
     ) -> None:
         self.activation, self.targets, self._loss = activation, targets, loss
         self.momentum, self.decay = recipe.momentum, recipe.weight_decay
         self.initial = RidgeFeatures(rows, activation).products(inputs)
         self.gram = (inputs.double() @ inputs.double().T).to(inputs.dtype)
-        self.scale = 1.0
+        if frozen:
+            self.gram.zero_()
+        self.scale, self.frozen_scale = scale, scale if frozen else None
         self.coefficients = torch.zeros_like(self.initial)
         self.head = head.clone()
         self._speeds: _Speeds | None = None
@@ -143,9 +151,10 @@ class SpanIterates:
         if len(self._preactivations) != len(gram):
             self._preactivations = torch.empty_like(initial)
         outputs = initial.new_zeros(len(gram), len(self.head))
+        scale = self.scale if self.frozen_scale is None else self.frozen_scale
         for block in self._blocks():
             preactivations = self._preactivations[:, block]
-            torch.addmm(initial[:, block], gram, self.coefficients[:, block], beta=self.scale, out=preactivations)
+            torch.addmm(initial[:, block], gram, self.coefficients[:, block], beta=scale, out=preactivations)
             outputs += self.activation.value(preactivations) @ self.head[:, block].T
         return outputs
 

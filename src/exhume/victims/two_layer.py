@@ -53,9 +53,14 @@ class TwoLayerConfig(NetworkConfig):
         return parse_fields(cls, **fields)
 
     @model_validator(mode="after")
-    def _both_layers_move(self) -> "TwoLayerConfig":
-        if self.freeze:
-            raise UsageError("expected both layers to be trained, found a frozen first one; 'exhume train rf' has that")
+    def _layers_agree(self) -> "TwoLayerConfig":
+        if self.freeze and (self.recipe.method not in ("gd", "sgd") or self.privacy is not None):
+            raise UsageError(
+                "expected gd or sgd without privacy for a two-layer network with a frozen first layer, found another "
+                "recipe; 'exhume train rf' has the closed form"
+            )
+        if self.freeze and (self.knows_first_layer or self.features_at == "midpoint"):
+            raise UsageError("expected a first layer that moves, to know it before training, found a frozen one")
         if self.first_scale != 1 and self.features_at == "midpoint":
             raise UsageError("expected a first layer of the usual size for features at the midpoint, found another")
         return self
@@ -71,10 +76,11 @@ class TwoLayerVictim:
     initial_head: Float[Tensor, "k h"]
     head: Float[Tensor, "k h"]
     moved: MovedRows | None
-    """W₁(T) as (s, C); None if the recipe leaves the span (Adam). It holds the training data."""
+    """W₁(T) as (s, C); None if it is frozen, or the recipe leaves the span (Adam). It holds the training data."""
     spent: Spent | None = None
     """What a private training came to."""
-    first_scale: float = 1.0
+    scale: float = 1.0
+    """s: with weight decay W₂(T) − s W₂(0), and not W₂(T) − W₂(0), is in the span of the features on the way."""
 
     @property
     def training_loss(self) -> float:
@@ -83,11 +89,6 @@ class TwoLayerVictim:
     @property
     def steps(self) -> int:
         return self.descent.steps
-
-    @property
-    def scale(self) -> float:
-        """s: with weight decay W₂(T) − s W₂(0), and not W₂(T) − W₂(0), is in the span of the features on the way."""
-        return 1.0 if self.moved is None else self.moved.scale / self.first_scale
 
     @property
     def decayed_head(self) -> Float[Tensor, "k h"]:
@@ -123,9 +124,12 @@ def train_two_layer(
     way.descent.require_end()
     halfway = config.features_at == "midpoint"
     shown = _midpoint(way.rows, rows) if halfway else way.rows
-    kept = hold(shown, dtype=data.inputs.dtype) if features_file is None else write_rows(shown, features_file)
+    if isinstance(shown, DrawnRows):  # frozen: a seed tells them
+        kept: Rows = shown
+    else:
+        kept = hold(shown, dtype=data.inputs.dtype) if features_file is None else write_rows(shown, features_file)
     observation = Observation(
-        RidgeFeatures(kept, activation(config.activation), trained=True),
+        RidgeFeatures(kept, activation(config.activation), trained=not config.freeze),
         way.head if config.initial in ("distribution", "seed") else way.head - way.scale * head,
         Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, initial_body=halfway),
         data.image_shape,
@@ -134,7 +138,7 @@ def train_two_layer(
         initial_rows=_initial_rows(config, rows, data.inputs.dtype) if config.knows_first_layer else None,
     )
     moved = way.rows if isinstance(way.rows, MovedRows) else None
-    return TwoLayerVictim(observation, way.descent, rows, head, way.head, moved, way.spent, config.first_scale)
+    return TwoLayerVictim(observation, way.descent, rows, head, way.head, moved, way.spent, way.scale)
 
 
 def _initial_rows(config: TwoLayerConfig, rows: DrawnRows, dtype: torch.dtype) -> Rows:
@@ -155,11 +159,13 @@ def _train_in_the_span(
     config: TwoLayerConfig, data: Dataset, targets: Tensor, rows: DrawnRows, head: Tensor, around: Surroundings
 ) -> _Way:
     loss, act = loss_named(config.loss), activation(config.activation)
-    iterates = SpanIterates(rows, head, act, data.inputs, targets, loss, config.recipe)
-    iterates.scale = config.first_scale
+    start, frozen = config.first_scale, config.freeze
+    iterates = SpanIterates(rows, head, act, data.inputs, targets, loss, config.recipe, scale=start, frozen=frozen)
     descent = descend(iterates, config.recipe, _until(config), around)
+    if frozen:
+        return _Way(_initial_rows(config, rows, data.inputs.dtype), iterates.head, descent, iterates.scale / start)
     moved = MovedRows(rows, iterates.scale, iterates.coefficients, data.inputs)
-    return _Way(moved, iterates.head, descent, iterates.scale / config.first_scale)
+    return _Way(moved, iterates.head, descent, iterates.scale / start)
 
 
 def _train_all_weights(
