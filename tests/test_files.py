@@ -88,13 +88,13 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_tensors(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(("kind", "mode"), [("truth", 0o600), ("training-checkpoint", 0o600), ("thing", 0o664)])
-def test_a_file_has_its_permissions_before_anything_is_in_it(
+def test_a_file_is_written_where_nobody_else_looks_and_has_its_permissions_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, mode: int
 ) -> None:
     seen = []
 
     def write_in_place(tensors: dict[str, Tensor], filename: Path, metadata: dict[str, str]) -> None:
-        seen.append(stat.S_IMODE(filename.stat().st_mode))
+        seen.append(stat.S_IMODE(filename.parent.stat().st_mode))
         save_file(tensors, filename, metadata=metadata)
 
     monkeypatch.setattr("safetensors.torch.save_file", write_in_place)
@@ -103,7 +103,7 @@ def test_a_file_has_its_permissions_before_anything_is_in_it(
         write_tensors(tmp_path / "a.safetensors", kind, {"a": torch.ones(1)}, {})
     finally:
         os.umask(umask)
-    assert seen == [mode]
+    assert seen == [0o700]
     assert stat.S_IMODE((tmp_path / "a.safetensors").stat().st_mode) == mode
 
 

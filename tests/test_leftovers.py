@@ -1,6 +1,7 @@
 """Temporary names of dead processes go with the next write into their folder; those of living ones stay."""
 
 import fcntl
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,27 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
     for _ in range(5):
         write_text(tmp_path / "a", "1")
     assert len(list(opened.iterdir())) == before
+
+
+# safetensors writes to a temporary file of its own beside the one it was given
+KILLED_IN_SAFETENSORS = """
+import os, signal, sys
+from pathlib import Path
+import safetensors.torch, torch
+from exhume.files import write_tensors
+
+def save(tensors, path, metadata):
+    Path(path).with_name(".tmpAbCdEf").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+safetensors.torch.save_file = save
+write_tensors(Path(sys.argv[1]), "truth", {"a": torch.zeros(3)}, {})
+"""
+
+
+def test_what_a_library_left_under_a_name_of_its_own_goes_as_well(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED_IN_SAFETENSORS, str(tmp_path / "a")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert hidden(tmp_path) != []
+    write_text(tmp_path / "b", "whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]

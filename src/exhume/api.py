@@ -14,7 +14,7 @@ from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.attacks.ranks import ALONE
-from exhume.attacks.ridge.room import require_room
+from exhume.attacks.room import require_room
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows

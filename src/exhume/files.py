@@ -100,11 +100,26 @@ def write_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], meta: Ma
     own = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
     with replacing(path, mode=_OWNER_ONLY if kind in PRIVATE_KINDS else 0o666) as temporary:
         try:
-            mode = stat.S_IMODE(temporary.stat().st_mode)
-            save_file(own, temporary, metadata={_METADATA_KEY: header})
-            temporary.chmod(mode)  # safetensors may put a file of its own, for the owner alone, in its place
+            with _apart(temporary) as content:
+                save_file(own, content, metadata={_METADATA_KEY: header})
+                content.chmod(stat.S_IMODE(temporary.stat().st_mode))  # safetensors' own files are the owner's alone
+                content.replace(temporary)
         except SafetensorError as problem:  # how safetensors reports a full disk or a folder that is gone
             raise OSError(0, str(problem)) from problem
+
+
+@contextmanager
+def _apart(path: Path) -> Iterator[Path]:
+    """A place for a library that makes temporary files of its own, whose names nobody knows: they end with the folder.
+
+    Nobody else may look into it, because such a file may be readable by all before it is whole.
+    """
+    claim = Claim.beside(path, folder=True)
+    try:
+        claim.path.chmod(0o700)
+        yield claim.path / path.name
+    finally:
+        claim.release()
 
 
 def read_tensors(path: Path, kind: str) -> TensorFile:

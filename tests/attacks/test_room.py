@@ -12,8 +12,9 @@ from exhume.activations import activation
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.ranks import ALONE
-from exhume.attacks.ridge.room import FEWEST, PROCESS_BYTES, Sizes, least_bytes, require_room, room_for
+from exhume.attacks.ridge.room import FEWEST, PROCESS_BYTES, Sizes, least_bytes, room_for
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.room import require_room
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows

@@ -10,7 +10,7 @@ import torch
 from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
 from exhume.attacks.ranks import ALONE
-from exhume.attacks.ridge.room import require_room
+from exhume.attacks.room import require_room
 from exhume.auditing.plan import Offer
 from exhume.errors import ExhumeError
 from exhume.experiments.snapshots import Snapshot, SnapshotKeeper

@@ -11,7 +11,7 @@ from exhume.attacks.choice import tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
-from exhume.attacks.ridge.room import require_room
+from exhume.attacks.room import require_room
 from exhume.attacks.start import SEEDS, Start, find_start
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots

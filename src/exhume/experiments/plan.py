@@ -13,6 +13,7 @@ from exhume.experiments.attack_request import PreparedAttack, SweptAttackRequest
 from exhume.experiments.run import RunFolder
 from exhume.experiments.training import VictimConfig, victim_name
 from exhume.observation import Observation
+from exhume.private_paths import without_folder
 from exhume.victims.network_plans import FactoryConfig
 
 KEY_SCHEMA = 1
@@ -108,7 +109,7 @@ class PlannedRun:
 
     def title(self) -> str:
         told = (
-            f"{name.partition('.')[2]}={value}"
+            f"{name.partition('.')[2]}={without_folder(value)}"
             for name, value in self.given.items()
             if name not in ("train.kind", "train.data_dir")
         )

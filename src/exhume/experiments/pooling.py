@@ -9,7 +9,7 @@ from exhume.attacks.agreement import Member, agree, support_of
 from exhume.attacks.choice import tell
 from exhume.attacks.loop import run_attack
 from exhume.attacks.problem import Method
-from exhume.attacks.ridge.room import require_room
+from exhume.attacks.room import require_room
 from exhume.errors import UsageError
 from exhume.experiments.attacking import AttackedRun, AttackSettings, searched_start
 from exhume.experiments.run import RunFolder

@@ -7,7 +7,7 @@ from typing import Any
 
 from exhume.experiments.plan import Plan, PlannedRun
 from exhume.experiments.sweep_folder import Ended
-from exhume.private_paths import without_folders
+from exhume.private_paths import without_folder, without_folders
 
 IDENTITY = ("run", "status", "reason", "seed")
 RESULTS = (
@@ -63,7 +63,7 @@ def row(run: PlannedRun, ended: Ended) -> dict[str, Any]:
         "status": status,
         "reason": None if ended.failure is None else without_folders(ended.failure),  # of an older version, perhaps
         "seed": run.seed,
-        **run.given,
+        **{name: without_folder(value) for name, value in run.given.items()},
         **{name: summary.get(name) for name in (*RESULTS, *RESULTS_OF_PRIORS, *RESULTS_OF_POOLS, *COSTS)},
     }
 

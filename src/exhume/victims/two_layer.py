@@ -80,7 +80,7 @@ class TwoLayerVictim:
     spent: Spent | None = None
     """What a private training came to."""
     scale: float = 1.0
-    """s: with weight decay W₂(T) − s W₂(0), and not W₂(T) − W₂(0), is in the span of the features on the way."""
+    """s, what weight decay left of W₂(0): the change of the head is counted from s W₂(0)."""
 
     @property
     def training_loss(self) -> float:

@@ -1,6 +1,6 @@
 """Penultimate features of a network: whole groups of them (channels) are kept for steering and for the verdict."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +10,7 @@ from exhume import seeds
 from exhume.attacks.certificate import Unexplained, unjudged, verdict
 from exhume.attacks.judgement import Facts, Judgement, Means
 from exhume.attacks.modules.problem import ModuleProblem
+from exhume.attacks.modules.room import NetworkSizes, network_room
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, removal_costs
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
@@ -41,6 +42,10 @@ class ModuleCase:
         assert isinstance(features, ModuleFeatures)
         if means.products != means.dtype:
             raise UsageError("expected --products with features of random rows, found a network; leave it out")
+        at_most = None
+        if means.memory_bytes is not None:
+            room = network_room(NetworkSizes.of(observation, means.dtype), means.memory_bytes, features.chunk)
+            features, at_most = replace(features, chunk=room.chunk), room.candidates
         split = split_coordinates(features, held_out, seed)
         used = split.used
         loss = GeneralSpanLoss(features.part(used), observation.weights[:, used], means.dtype, means.device)
@@ -59,6 +64,7 @@ class ModuleCase:
             dtype=means.dtype,
             device=means.device,
             image_shape=observation.image_shape,
+            at_most=at_most,
         )
         return cls(observation, features, split, problem)
 

@@ -101,6 +101,7 @@ class _Search:
             self.coordinates = Coordinates.plain(problem.norm)
         self.rule = QuasiNewton(method.pairs)
         self.cap = max(1, math.floor(method.capacity * self.loss.equations / (d - 1 + len(self.loss.weights))))
+        self.cap = min(self.cap, problem.at_most or self.cap)
         self.phase = GROW if problem.samples is None else SCOUT
         self.unit, self.iteration, self.scouted, self.resisted, self.polished = 0, 0, 0, 0, 0
         self.kept, self.kept_loss, self.kept_score = like, math.inf, math.inf

@@ -16,7 +16,7 @@ class ModuleProblem:
 
     `norm` is that of every sample, None where norms are free. `image_shape` (channels, height, width) lets the search
     prefer smooth pictures. `steering_loss(candidates)` is their loss on weights that are neither fitted nor those of
-    the verdict; None where there are none.
+    the verdict; None where there are none. `at_most` candidates fit into memory.
     """
 
     loss: GeneralSpanLoss
@@ -27,6 +27,7 @@ class ModuleProblem:
     dtype: torch.dtype
     device: torch.device
     image_shape: tuple[int, int, int] | None = None
+    at_most: int | None = None
 
     def generator(self, stream: int = 0) -> torch.Generator:
         """Random numbers for starts; further streams are independent of the first."""

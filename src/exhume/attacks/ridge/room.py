@@ -13,10 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from exhume.attacks.problem import Method
 from exhume.attacks.ranks import Ranks
-from exhume.errors import UsageError
-from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import BLOCK_BYTES
 from exhume.observation import Observation
 
@@ -117,22 +114,6 @@ def least_bytes(sizes: Sizes) -> int:
     return sizes.needed_bytes(math.ceil(min(sizes.rows, unknowns) / sizes.ranks), held=True)
 
 
-def require_room(
-    observation: Observation, method: Method, memory_bytes: int | None, dtype: torch.dtype, ranks: Ranks
-) -> None:
-    """Refuses, before anything begins, a budget that the attack cannot keep to; says which one it could."""
-    if memory_bytes is None or not isinstance(observation.features, RidgeFeatures):
-        return
-    least = least_bytes(Sizes.of(observation, observation.features.p, method.few_rows, dtype, False, ranks))
-    if memory_bytes < least:
-        told = observation.knowledge.samples
-        samples = "" if told is None else f"{told:,} samples and "
-        raise UsageError(
-            f"expected a memory of at least {_mebibytes(least)} for {samples}p = {observation.features.p:,}, "
-            f"d = {observation.d:,}, found {_mebibytes(memory_bytes)}; give --memory {_mebibytes(least)}"
-        )
-
-
 def _rows_within(sizes: Sizes, free: int) -> int:
     """The rows of one rank that fit into so many bytes: a quadratic where the candidates grow with the rows."""
     row = sizes.held_row_bytes + sizes.output_row_bytes
@@ -141,11 +122,3 @@ def _rows_within(sizes: Sizes, free: int) -> int:
     grows = sizes.candidate_row_bytes * sizes.outputs * sizes.ranks / (2 * sizes.d)
     least = int(free // (row + sizes.candidate_row_bytes * FEWEST))
     return min(least, int((math.sqrt(row * row + 4 * grows * free) - row) / (2 * grows)))
-
-
-def _mebibytes(size: int) -> str:
-    """
-    >>> _mebibytes(2**30), _mebibytes(2**20 + 1)
-    ('1024M', '2M')
-    """
-    return f"{math.ceil(size / 2**20)}M"
