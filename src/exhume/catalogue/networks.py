@@ -13,7 +13,7 @@ SPLIT = {"standardise": "cifar10-split"}
 RESIDUAL = ("error", "span_residual", "training_loss")
 RATIOS: dict[Scale, list[float]] = {
     "quick": [0.25, 1, 4],
-    "here": [0.1, 0.5, 1, 2, 4],
+    "here": [0.1, 0.25, 0.5, 1, 2, 4],
     "paper": [0.01, 0.03, 0.1, 0.25, 0.5, 1, 2, 4],
 }
 ATTACK: dict[Scale, dict[str, Any]] = {
