@@ -1,4 +1,5 @@
-"""Is --memory obeyed? Attacks on random features whose V is smaller and larger than the budget, and their peaks.
+"""Is --memory obeyed? Attacks on random features whose V is smaller and larger than the budget, and their peaks; one of
+them to its end, because candidates grow on the way; and one on a Vision Transformer.
 
     python soak/memory.py --json memory.json
 
@@ -43,6 +44,8 @@ class Victim:
 VICTIMS = (Victim(200_000, 500, 40), Victim(450_000, 600, 10), Victim(60_000, 300, 150))
 HEAVY = ("--method", "heavy-ball", "--iterations", "1")
 SPLIT = ("--method", "split-newton", "--iterations", "5")
+TO_ITS_END = Victim(9_000, 100, 30)
+NETWORK = Victim(6_250, 625, 40)  # its features, and the pixels of a face
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,25 @@ def everything(place: Path) -> tuple[list[Measured], list[Refusal]]:
     for options in (HEAVY, (*SPLIT, *told)):
         refusals.append(refused(victim, run, options))
         print(f"refused: {refusals[-1].said}", flush=True)
+    measured.append(to_its_end(place / "end"))
+    print(_line(measured[-1]), flush=True)
+    refusals.append(refused_network(place / "network"))
+    print(f"refused: {refusals[-1].said}", flush=True)
     return measured, refusals
+
+
+def to_its_end(run: Path) -> Measured:
+    victim = TO_ITS_END
+    shape = ("--dim", victim.dim, "--samples", victim.samples, "--params", victim.params)
+    _exhume("train", "rf", "--data", "sphere", *shape, "--seed", 0, "--out", run)
+    return measure(victim, run, ("--method", "split-newton"), "440M")
+
+
+def refused_network(run: Path) -> Refusal:
+    victim = NETWORK
+    _exhume("train", "vit", "--data", "faces", "--samples", victim.samples, "--patch", 5, "--ratio", 0.25, "--steps", 2,
+            "--out", run)  # fmt: skip
+    return refused(victim, run, ("--method", "module-newton", "--iterations", "2", "--samples", str(victim.samples)))
 
 
 def measure(victim: Victim, run: Path, options: Sequence[str], budget: str) -> Measured:

@@ -134,6 +134,8 @@ BAD = {
     "an unknown verdict": (*FEATURES, "--fail-on", "safe"),
     "an unknown recipe": (*FEATURES, "--recipe", "magic"),
     "no time": (*FEATURES, "--budget", "0s"),
+    "no memory": (*FEATURES, "--memory", "1M"),
+    "no memory for a network": ("nets.pt", "--model", "users_audit_nets:small", "--memory", "1M"),
 }
 
 

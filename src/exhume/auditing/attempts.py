@@ -1,7 +1,7 @@
 """A plan carried out within a budget: each attack gets its share of the time, and the first that decides ends it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,11 @@ import torch
 
 from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
+from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.room import require_room
 from exhume.auditing.plan import Offer
-from exhume.errors import ExhumeError
+from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
@@ -98,6 +99,25 @@ def best_of(attempts: tuple[Attempt, ...]) -> Attempt | None:
     return min(ran, key=rank) if ran else None
 
 
+def require_room_for_any(observation: Observation, offers: Sequence[Offer], memory_bytes: int | None) -> None:
+    """Refuses, before anything runs, a budget into which none of the attacks fits."""
+    refusals = []
+    for offer in offers:
+        try:
+            told, method = observation.told(offer.samples), _method(observation, offer)
+            require_room(told, method, memory_bytes, torch.float32, ALONE)
+        except UsageError as refusal:
+            refusals.append(refusal)
+    if refusals and len(refusals) == len(offers):
+        raise refusals[0]
+
+
+def _method(observation: Observation, offer: Offer) -> Method:
+    network = isinstance(observation.features, ModuleFeatures)
+    known = known_subspace(observation) if offer.method == "subspace" else None
+    return choose_method(offer.method, network=network, known=known)
+
+
 def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watch | None) -> Attempt:
     keeper = SnapshotKeeper()
 
@@ -108,10 +128,7 @@ def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watc
 
     began = time.monotonic()
     try:
-        network = isinstance(observation.features, ModuleFeatures)
-        known = known_subspace(observation) if offer.method == "subspace" else None
-        method = choose_method(offer.method, network=network, known=known)
-        told = observation.told(offer.samples)
+        told, method = observation.told(offer.samples), _method(observation, offer)
         require_room(told, method, limits.memory_bytes, torch.float32, ALONE)
         attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit

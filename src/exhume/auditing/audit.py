@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from exhume.auditing.attempts import Attempt, Watch, best_of, carry_out
+from exhume.auditing.attempts import Attempt, Watch, best_of, carry_out, require_room_for_any
 from exhume.auditing.cost import cost_line, cost_of
 from exhume.auditing.plan import Offer, Plan, make_plan
 from exhume.auditing.records import Control
@@ -117,6 +117,7 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
     deadline = time.monotonic() + settings.seconds
     plan = make_plan(target, settings.samples, settings.seed)
+    require_room_for_any(target.observation, plan.offers, settings.memory_bytes)
     share = settings.seconds / (2 if settings.what_if else 1)
     attempts = carry_out(target.observation, plan.offers, share, settings.memory_bytes, watch)
     best = best_of(attempts)
