@@ -70,6 +70,11 @@ data = "sphere"
 dim = 3
 samples = 2
 ratio = 4
+[[victim]]
+kind = "rf"
+data = "PHOTOS"
+samples = 2
+ratio = 4
 [[attack]]
 method = "heavy-ball"
 iterations = 3
@@ -104,7 +109,7 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("somewhere")
     photos, run = make_photos(folder), folder / "run"
     write_audited(folder)
-    (folder / "grid.toml").write_text(GRID)
+    (folder / "grid.toml").write_text(GRID.replace("PHOTOS", str(photos)))
     lines = FLOW.replace("RUN/features", "FOLDER/features").replace("PHOTOS", f"'{photos}'")
     lines = lines.replace("RUN", str(run)).replace("FOLDER", str(folder))
     return {"folder": folder, "run": run, "sockets": sockets_of(lines), "photos": photos}
@@ -164,10 +169,15 @@ def texts_of(run: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("where", ["run", "audit"])
-def test_reports_and_summaries_name_neither_paths_of_the_machine_nor_users(flow: dict[str, Any], where: str) -> None:
+REPORT = {"report.json", "report.html", "summary.json"}
+
+
+@pytest.mark.parametrize(("where", "there"), [("run", REPORT), ("audit", REPORT), ("grid", {"results.csv"})])
+def test_reports_and_summaries_name_neither_paths_of_the_machine_nor_users(
+    flow: dict[str, Any], where: str, there: set[str]
+) -> None:
     texts = texts_of(flow["folder"] / where)
-    assert {"report.json", "report.html", "summary.json"} <= texts.keys()
+    assert there <= texts.keys()
     secrets = {str(flow["folder"]), str(flow["folder"].parent), "somebody", socket.gethostname(), str(Path.home())}
     secrets |= {f"/{getpass.getuser()}/"}
     for name, text in texts.items():
