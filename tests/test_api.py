@@ -54,3 +54,13 @@ def test_records_are_ranked_against_an_observation_or_a_matrix() -> None:
     embeddings = observation.features(torch.cat([samples, others[:20]]))
     same = exhume.rank(weights[None] + start, embeddings, observation.features(others[20:]), initial=start)
     assert torch.allclose(same.alignment, found.alignment, atol=1e-4)
+
+
+def test_numbers_that_are_no_floats_are_refused_in_one_line() -> None:
+    whole = torch.ones(5, 3, dtype=torch.int64)
+    with pytest.raises(exhume.UsageError, match=r"expected rows in floating point, found int64; convert them"):
+        exhume.observe_features(whole, torch.ones(1, 5), "relu")
+    with pytest.raises(exhume.UsageError, match="expected head in floating point, found int64"):
+        exhume.rank(whole, torch.ones(4, 3))
+    with pytest.raises(exhume.UsageError, match="expected candidates in floating point"):
+        exhume.rank(whole.float(), torch.ones(4, 3, dtype=torch.int32))

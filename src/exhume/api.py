@@ -14,7 +14,9 @@ from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.attacks.ranks import ALONE
+from exhume.attacks.ridge_view import seen_as_ridge
 from exhume.attacks.room import require_room
+from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
@@ -45,6 +47,7 @@ def observe_features(
 
     `trained`: V is a layer that was trained too, and not fixed before.
     """
+    _require_floats(rows=rows, weights=weights, bias=bias)
     features = RidgeFeatures(HeldRows(rows), named_activation(activation), bias, trained)
     return Observation(features, torch.atleast_2d(weights), knowledge or Knowledge())
 
@@ -60,6 +63,8 @@ def reconstruct(
     watch: Callable[[Progress], None] | None = None,
 ) -> Reconstruction:
     """Recovers the training inputs from the weights. Their number is found unless `samples` tells it."""
+    if method in ("auto", "split-newton", "heavy-ball"):
+        observation = seen_as_ridge(observation)
     network, known = isinstance(observation.features, ModuleFeatures), known_subspace(observation)
     chosen = choose_method(method, network=network, known=known)
     limits = Limits(budget_seconds, memory_bytes)
@@ -87,8 +92,17 @@ def rank(
     (with a column of ones if the bias is its last column). `initial`: W(0) of such a matrix, zero if None. `loss`
     (square, logistic, cross-entropy): what the head was trained with; None leaves its outputs out.
     """
+    _require_floats(candidates=candidates, non_members=non_members, initial=initial)
     if isinstance(head, Observation):
         probe = Probe.of(head)
     else:
+        _require_floats(head=head)
         probe = Probe(head if initial is None else head - initial, head)
     return rank_records(probe, candidates, non_members, loss)
+
+
+def _require_floats(**tensors: Tensor | None) -> None:
+    for name, values in tensors.items():
+        if values is not None and not values.is_floating_point():
+            kind = str(values.dtype).removeprefix("torch.")
+            raise UsageError(f"expected {name} in floating point, found {kind}; convert them, e.g. with .float()")

@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from exhume.auditing.feature_form import as_ridge, shared_groups
 from exhume.auditing.layers import facts_of_module
 from exhume.auditing.target import Target, what_is_attacked
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, averaged_features, penultimate_features
 from exhume.features.ridge import RidgeFeatures
+from exhume.features.ridge_form import as_ridge, shared_groups
 from exhume.features.rows import HeldRows
 from exhume.networks.head import find_head, name_of
 from exhume.networks.loading import load_state, prepare_for_attack

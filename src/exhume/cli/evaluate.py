@@ -24,6 +24,12 @@ def evaluate(run: RunArgument, model: ModelOption = None, json: JsonOption = Fal
     scores = score_run(folder, factory=model)
     tell_scores(scores, json)
     summary = folder.update_summary(scores.summary())
+    if summary.get("floor"):
+        say(
+            f"floor: the true data leave {summary['floor']:.1e} of the weights unexplained, the candidates "
+            f"{summary['loss']:.1e}",
+            json,
+        )
     if json:
         print_json(summary)
 

@@ -16,6 +16,7 @@ from exhume.attacks.joining import own_device
 from exhume.attacks.loop import Limits, Progress
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
+from exhume.attacks.ridge_view import seen_as_ridge
 from exhume.attacks.start import SEEDS
 from exhume.attacks.subspace.attack import Source, require_first_layer
 from exhume.attacks.subspace.file import read_subspace
@@ -31,6 +32,9 @@ from exhume.known import load_known
 from exhume.observation import Observation
 from exhume.units import parse_bytes, parse_duration
 from exhume.values import parse_device, parse_dtype, parse_products, parse_samples
+
+RIDGE_METHODS = ("auto", "split-newton", "heavy-ball")
+"""Those that a network whose features are φ(Wx + b) can be attacked by, and should."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,8 @@ class AttackRequest(BaseModel):
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         """The attack on the observation of a run, with what its files tell."""
+        if self.method in RIDGE_METHODS:
+            observation = seen_as_ridge(observation)
         settings, method = self.settings(seed, ranks), self.method_for(Target.of(observation))
         if self._subspace_source() == "given":
             observation = replace(observation, subspace=read_subspace(Path(str(self.subspace)), observation.d))

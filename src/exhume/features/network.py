@@ -59,12 +59,18 @@ def body_state(model: nn.Module, head: str, state: Mapping[str, Tensor]) -> dict
     return {name: tensor.detach().clone() for name, tensor in state.items() if name not in of_head}
 
 
-def _features_of(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> ModuleFeatures:
+def built_network(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> tuple[nn.Module, str | None]:
+    """The network in evaluation mode, and what that does to dropout and batch norm. Only for code that is allowed."""
     with torch.random.fork_rng(devices=[]):  # a factory may draw weights, which are replaced
         model = load_factory(source.factory, arguments=source.arguments).to(source.dtype)
     note = prepare_for_attack(model)
     head = find_head(model, source.head)
     load_state(model, state, place, without=head_tensors(model, name_of(model, head)))
+    return model, note
+
+
+def _features_of(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> ModuleFeatures:
+    model, note = built_network(source, state, place)
     return replace(penultimate_features(model, source.head, source.input_shape, bias=source.bias), note=note)
 
 

@@ -140,7 +140,7 @@ def _parse(text: str, ridge: float, seed: int) -> Defence:
             return parse_fields(SurgeonPruning, percent=number, ridge=ridge)
         case "noise":
             return parse_fields(Noise, relative=number, seed=seed)
-    raise UsageError(f"expected a defence such as {EXAMPLES}, joined by +; found {text!r}")
+    raise UsageError(f"expected a defence such as {EXAMPLES}, joined by commas; found {text!r}")
 
 
 def publish(

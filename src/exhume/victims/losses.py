@@ -131,7 +131,10 @@ def make_targets(data: Dataset, loss: LossName, outputs: int) -> Float[Tensor, "
         return data.labels[:, None].clone()
     classes = len(data.class_names)
     if classes < 2 or bool((data.class_index < 0).any()):
-        raise UsageError(f"expected data with at least 2 classes for {outputs} outputs, found {classes}; use 1 output")
+        way_out = "choose data with classes, or another loss" if loss == "cross-entropy" else "use 1 output"
+        raise UsageError(
+            f"expected data with at least 2 classes for {outputs} outputs ({loss}), found {classes}; {way_out}"
+        )
     if outputs != classes:
         raise UsageError(f"expected one output for each of the {classes} classes, found {outputs}")
     return torch.nn.functional.one_hot(data.class_index.long(), classes).to(data.inputs.dtype)

@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 from exhume.activations import ACTIVATIONS
-from exhume.auditing.feature_form import as_ridge, shared_groups
 from exhume.features.module import penultimate_features
+from exhume.features.ridge_form import as_ridge, shared_groups
 
 MODULES = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
 
