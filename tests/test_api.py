@@ -2,11 +2,13 @@
 
 import math
 
+import jaxtyping
 import pytest
 import torch
 
 import exhume
 from exhume.activations import activation
+from exhume.errors import UsageError
 
 
 def small_problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -56,11 +58,12 @@ def test_records_are_ranked_against_an_observation_or_a_matrix() -> None:
     assert torch.allclose(same.alignment, found.alignment, atol=1e-4)
 
 
-def test_numbers_that_are_no_floats_are_refused_in_one_line() -> None:
+def test_numbers_that_are_no_floats_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # users have no checker of types
     whole = torch.ones(5, 3, dtype=torch.int64)
-    with pytest.raises(exhume.UsageError, match=r"expected rows in floating point, found int64; convert them"):
+    with pytest.raises(UsageError, match=r"expected rows in floating point, found int64; convert them"):
         exhume.observe_features(whole, torch.ones(1, 5), "relu")
-    with pytest.raises(exhume.UsageError, match="expected head in floating point, found int64"):
+    with pytest.raises(UsageError, match="expected head in floating point, found int64"):
         exhume.rank(whole, torch.ones(4, 3))
-    with pytest.raises(exhume.UsageError, match="expected candidates in floating point"):
+    with pytest.raises(UsageError, match="expected candidates in floating point"):
         exhume.rank(whole.float(), torch.ones(4, 3, dtype=torch.int32))
