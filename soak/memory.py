@@ -142,7 +142,7 @@ def to_its_end(run: Path) -> Measured:
     victim = TO_ITS_END
     shape = ("--dim", victim.dim, "--samples", victim.samples, "--params", victim.params)
     _exhume("train", "rf", "--data", "sphere", *shape, "--seed", 0, "--out", run)
-    return measure(victim, run, ("--method", "split-newton"), "440M")
+    return measure(victim, run, ("--method", "split-newton"), "500M")
 
 
 def refused_network(run: Path) -> Refusal:
