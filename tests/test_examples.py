@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from exhume.experiments.spec_file import plan_spec
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EXPECTED = {
     "audit_finetuned_head": ("Recovered: 2 of 2 training images can be read from the weights.", "finetuned.html"),
@@ -36,3 +38,8 @@ def test_every_example_is_tested_and_the_first_is_short() -> None:
     script = (EXAMPLES / "audit_own_script.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
     statements = [line for line in script.splitlines() if line.strip() and not line.startswith(("import", " "))]
     assert len(statements) <= 15
+
+
+def test_the_example_of_a_sweep_is_in_order() -> None:
+    _, plan = plan_spec(EXAMPLES / "threshold.toml", None)
+    assert len(plan.runs) == 48

@@ -69,7 +69,7 @@ def _line(name: str, title: str, found: Mapping[str, Any] | None) -> str:
             "<br>".join([*found["measured"], *_left_out(found)]),
             differs,
             f"`{found['command']}`",
-            _duration(float(found["run_seconds"])),
+            duration(float(found["run_seconds"])),
         ]
     )
 
@@ -84,9 +84,9 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """
-    >>> _duration(42.4), _duration(150), _duration(7300)
+    >>> duration(42.4), duration(150), duration(7300)
     ('42 s', '2.5 min', '2.0 h')
     """
     if seconds < 60:

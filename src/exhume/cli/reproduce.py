@@ -115,11 +115,13 @@ def _run(
 
 
 def _write(planned: "PlannedFigure", scale: "Scale", folder: Path, command: str, json: bool) -> dict[str, Any]:
+    from exhume.catalogue.document import duration
     from exhume.catalogue.reproduce import write_figure
 
     name = planned.figure.name
     summary = write_figure(planned, scale, folder, f"{command} {name}")
-    say(f"{name}: {planned.figure.title} ({summary['done']} of {summary['runs']} runs)", json)
+    runs = f"{summary['done']} of {summary['runs']} runs, {duration(summary['run_seconds'])} of computing in all"
+    say(f"{name}: {planned.figure.title} ({runs})", json)
     for sentence in summary["measured"]:
         say(f"  {sentence}", json)
     return summary
