@@ -25,12 +25,16 @@ def p_grid(n: int, d: int, below: Sequence[float], above: Sequence[float]) -> li
 
 @dataclass(frozen=True)
 class Panel(Part):
-    """One set of axes. With `varied`, there is one shade for each value of that option."""
+    """One set of axes. With `varied`, there is one shade for each value of that option.
+
+    `against`: the column that is p; that of the weights which were published, unless a figure counts others.
+    """
 
     quantities: Sequence[str] = ("error", "training_loss")
     varied: str | None = None
     varied_name: str = ""
     log_y: bool = False
+    against: str = "p"
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def threshold_panel(result: PartResults) -> ThresholdPanel:
                 label += f", {panel.varied_name} {_told(value)}" if panel.varied else ""
                 style = attacks.index(attack) + 2 * (panel.varied is not None and quantity == "training_loss")
                 shade = 0.75 * position / max(1, len(values) - 1) if panel.varied else 0.0
-                curves.append(Curve(label, quantity, over_seeds(chosen, quantity), style, shade))
+                curves.append(Curve(label, quantity, over_seeds(chosen, quantity, panel.against), style, shade))
     others = [name for name in panel.quantities if name not in NAMES]
     return ThresholdPanel(panel.title, int(rows[0]["n"]), int(rows[0]["d"]), curves, ", ".join(others), panel.log_y)
 
@@ -88,15 +92,15 @@ def threshold_sentences(result: PartResults) -> list[str]:
                     with_value = f", {panel.varied_name} {_told(value)}" if panel.varied else ""
                     sentences.append(
                         f"{panel.title}, {attack}{with_value}: {NAMES.get(quantity, quantity)} "
-                        f"{at_thresholds(chosen, quantity)}"
+                        f"{at_thresholds(chosen, quantity, panel.against)}"
                     )
     return sentences
 
 
-def at_thresholds(rows: Rows, quantity: str) -> str:
+def at_thresholds(rows: Rows, quantity: str, against: str = "p") -> str:
     """The means at the p nearest to n, to dn, and at the largest."""
     n, d = int(rows[0]["n"]), int(rows[0]["d"])
-    means = {p: statistics.fmean(values) for p, values in over_seeds(rows, quantity).items()}
+    means = {p: statistics.fmean(values) for p, values in over_seeds(rows, quantity, against).items()}
     if not means:
         return "nowhere"
     wanted = sorted({_nearest(means, n), _nearest(means, d * n), max(means)})
@@ -107,11 +111,11 @@ def _nearest(ps: Iterable[int], aim: int) -> int:
     return min(ps, key=lambda p: abs(math.log(p / aim)))
 
 
-def over_seeds(rows: Rows, quantity: str) -> dict[int, list[float]]:
+def over_seeds(rows: Rows, quantity: str, against: str = "p") -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
     for row in rows:
         if row.get(quantity) is not None:
-            found.setdefault(round(int(row["p"])), []).append(float(row[quantity]))
+            found.setdefault(round(int(row[against])), []).append(float(row[quantity]))
     return dict(sorted(found.items()))
 
 

@@ -49,7 +49,8 @@ def _figure_16(scale: Scale) -> Sequence[Panel]:
         unpruned = [p for p in grid(scale, n, d) if p > n]  # of fewer weights none is to spare
         plain = sphere(d, n, params=unpruned)
         sweeps = sweeps_of([plain, plain | {"defence": pruned}], [EXHUME[scale]], seeds)
-        panels.append(Panel(f"pruned, d={d}, n={n}", sweeps, varied="train.defence", varied_name="pruned"))
+        title = f"p before pruning, d={d}, n={n}"
+        panels.append(Panel(title, sweeps, varied="train.defence", varied_name="pruned", against="train.params"))
     return panels
 
 
