@@ -15,6 +15,7 @@ from torch import Tensor
 from exhume.errors import UsageError
 from exhume.networks.loading import names_a_factory
 
+MOST_NUMBERS = 2**31  # of one input
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
@@ -42,8 +43,8 @@ class NetworkSource:
     def __post_init__(self) -> None:
         if not names_a_factory(self.factory):
             raise UsageError(f"expected a model as package.module:factory, found {self.factory!r}")
-        if not self.input_shape or min(self.input_shape) < 1:
-            raise UsageError(f"expected the shape of one input, found {list(self.input_shape)}")
+        if not self.input_shape or min(self.input_shape) < 1 or self.d > MOST_NUMBERS:
+            raise UsageError(f"expected the shape of one input, found {str(list(self.input_shape))[:80]}")
         if self.dtype not in DTYPES.values():
             raise UsageError(f"expected a network in {', '.join(DTYPES)}, found {self.dtype}")
         if self.group_axis is not None and not 0 <= self.group_axis < len(self.feature_shape or ()):
