@@ -70,11 +70,11 @@ def _version(figures: Figures) -> str:
 
 
 def _whole(run: Figures | None) -> list[str]:
-    """Of the last `make soak`; a part that was run by itself since has its own day and time in the table."""
+    """Of the last run of all parts; a part that was run by itself since has its own day and time in the table."""
     if run is None:
         return []
     told = f"seed {run['seed']}, {run['day']} (UTC), exhume {_version(run)}, {run['cores']} cores"
-    return ["", f"The last `make soak`: {told}, {run['seconds'] / 60:.1f} minutes in all."]
+    return ["", f"The last run of all parts (`soak/run.py`): {told}, {run['seconds'] / 60:.1f} minutes in all."]
 
 
 def _kills(figures: Figures) -> str:
