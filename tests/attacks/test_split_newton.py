@@ -1,3 +1,4 @@
+import math
 import os
 import signal
 import time
@@ -80,6 +81,17 @@ def test_samples_and_their_number_are_found_by_split_steps(name: str) -> None:
 def test_with_a_bias_signs_are_found_as_well(name: str, method: SplitNewton) -> None:
     observation, samples = victim(name, p=8 * D * N, bias=0.5)
     assert_recovered(attack(observation, method), samples)
+
+
+@pytest.mark.parametrize("name", ["relu", "gelu"])
+def test_a_sample_and_its_negative_are_both_found(name: str) -> None:
+    """The affine part of the search makes one of them needless; the weights without it do not."""
+    drawn = torch.randn(3, 20, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    samples = to_norm(torch.cat([drawn, -drawn[:1]]), math.sqrt(20)).float()
+    features = RidgeFeatures(hold(DrawnRows(3, 800, 20)), activation(name))
+    weights = torch.tensor([[1.0, -0.7, 0.5, 0.6]]) @ features(samples)
+    found = attack(Observation(features, weights, Knowledge(norm=math.sqrt(20))))
+    assert_recovered(found, samples)
 
 
 def test_what_only_the_last_refinement_explains_is_pruned_after_it() -> None:

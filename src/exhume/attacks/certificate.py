@@ -16,7 +16,10 @@ candidates with k coefficients each use up:
 
 A few unseen weights may be well predicted by luck, hence the quantile; noise that was fitted leaves only 1 − q of
 itself; and where q is large what is left is seldom pure noise, because wrong candidates hide among right ones, hence
-the factor 1 − q on the left. The confidence of a candidate is 1 / (1 + σ² [M⁻¹]_ii / 0.03²).
+the factor 1 − q on the left. To this the Newton step that is still to be made at the candidates is added, which is
+large where an attack was stopped on its way. The confidence of a candidate is 1 / (1 + ε_i² / 0.03²) with ε_i² = σ²
+[M⁻¹]_ii + ||step_i||² / d. It is zero where a candidate's features are a quadratic function of
+its preactivations but for what is left: such weights show Σ α_i x_i and Σ α_i x_i x_iᵀ, and no single x_i.
 
 *The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: H is at the rounding of
 the weights; or, of a network whose features drifted in training, H is what noise would leave, and far below what the
@@ -24,7 +27,8 @@ least of the candidates explains, so that no sample of that size is missing. Fea
 there, what is left over may be a sample.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -32,7 +36,7 @@ from scipy.special import chdtri
 from torch import Tensor
 
 from exhume.attacks.ranks import ALONE, Ranks
-from exhume.attacks.ridge.gauss_newton import metric
+from exhume.attacks.ridge.gauss_newton import linearise, metric, newton_move
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.errors import UsageError
@@ -43,10 +47,14 @@ HELD_OUT_FRACTION = 0.05
 MOST_HELD_OUT = 16_384  # more rows do not make a verdict more certain
 TRUSTED_ERROR = 0.03  # expected error at which the confidence is 1/2
 EXPLAINED = 3e-12  # a held-out loss below this, ten times what float32 leaves, has room for no sample
-ROUNDING_MARGIN = 30.0  # how far above the rounding of the weights it may be
+ROUNDING_MARGIN = 2.0  # how far above what the rounding of the weights would leave it may be
 LEAST_SPARE = 1e-3  # 1 - q where candidates have more numbers than there are equations
+SETTLING_DAMPING = 1e-6
+TELLING = 10.0  # how far above what is left that must be which tells samples apart, summed over its equations
+OFF_GRID = 0.01  # of a step: how far a value may be from a place of the grid
 LUCK = 0.01  # how often a few unseen weights may be predicted so well by chance
 NOISE_MARGIN = 3.0  # how far above what noise would leave the unseen loss may be
+SETTLING_PRODUCTS, FEW_DIMENSIONS = 10, 256  # products for the Newton step; up to so many dimensions they are cheap
 MISSING_MARGIN = 100.0  # how far below what the least candidate explains the unseen loss must be: none is missing
 CONFIDENT_BELOW = 0.1  # no candidate is trusted where more than this share of the unseen weights is unexplained
 
@@ -107,7 +115,12 @@ class Unexplained:
     @property
     def like_noise(self) -> bool:
         """Whether unseen weights are left about as much as noise would make it: H / L ~ (1 + q) / (1 − q)."""
-        return self.unseen_loss <= NOISE_MARGIN * self.loss * (1 + self.q) / self._spare
+        return self.unseen_loss <= NOISE_MARGIN * self.loss * self.fitted
+
+    @property
+    def fitted(self) -> float:
+        """(1 + q) / (1 − q): by how much noise that was fitted is missed by more on unseen weights."""
+        return (1 + self.q) / self._spare
 
     @property
     def _spare(self) -> float:
@@ -135,7 +148,37 @@ def certify(
     left = Unexplained(
         fit.loss, unseen_loss, split.held_out * loss.outputs, m * (d - 1 + loss.outputs) / loss.equations
     )
-    return verdict(metric(loss, fit) / spread, removal_costs(fit, loss), left, split.held_out, weights, drifted)
+    explained = removal_costs(fit, loss)
+    found = verdict(metric(loss, fit) / spread, explained, left, split.held_out, weights, drifted, unsettled(loss, fit))
+    telling = beyond_quadratic(loss, fit).cpu() * explained.cpu() * loss.equations / d
+    blind = telling <= TELLING * max(unseen_loss, EXPLAINED)
+    if not bool(blind.any()):
+        return found
+    confidence = torch.tensor(found.confidence).where(~blind, 0.0)
+    outcome = _outcome(left, found.outcome is Outcome.RECOVERED and not bool(blind.any()), confidence)
+    return replace(found, outcome=outcome, confidence=tuple(confidence.tolist()))
+
+
+def unsettled(loss: SpanLoss, fit: Fit) -> Float[Tensor, " m"]:
+    """||step_i||² / d of the Newton step at a fit: how far candidates would still move. A few passes."""
+    d = fit.candidates.shape[1]
+    products = SETTLING_PRODUCTS if d <= FEW_DIMENSIONS else 2
+    step = newton_move(loss, linearise(loss, fit), SETTLING_DAMPING, products, 0.1).change
+    return step.double().square().sum(dim=1) / d
+
+
+def beyond_quadratic(loss: SpanLoss, fit: Fit) -> Float[Tensor, " m"]:
+    """The share of each candidate's features that is no quadratic function of its preactivations."""
+    shares = []
+    for preactivations, features in zip(fit.preactivations, fit.features, strict=True):
+        z, f = preactivations.double(), features.double()
+        known = torch.stack([torch.ones_like(z), z, z.square(), f])
+        gram = loss.ranks.sum(known @ known.T)
+        scale = gram.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
+        gram = gram * scale[:, None] * scale
+        fitted = gram[3, :3] @ torch.linalg.pinv(gram[:3, :3], rtol=1e-12, hermitian=True) @ gram[:3, 3]
+        shares.append((1 - fitted).clamp_min(0))
+    return torch.stack(shares)
 
 
 def unjudged(m: int, held_out: int = 0) -> Certificate:
@@ -150,12 +193,18 @@ def verdict(
     held_out: int,
     weights: Float[Tensor, "k p"],
     drifted: bool = True,
+    unsettled: Float[Tensor, " m"] | None = None,
 ) -> Certificate:
-    """The certificate of candidates of that curvature; `explained`: what the loss would rise by without each."""
-    confidence = 1 / (1 + (expected_errors(curvature, left.noise).cpu() / TRUSTED_ERROR).square())
+    """The certificate of candidates of that curvature; `explained`: what the loss would rise by without each.
+
+    `unsettled`: the mean square by which each would still move.
+    """
+    squares = expected_errors(curvature, left.noise).square()
+    squares = (squares if unsettled is None else squares + unsettled.to(squares)).cpu()
+    confidence = 1 / (1 + squares.nan_to_num(math.inf) / TRUSTED_ERROR**2)
     if left.unseen_loss > CONFIDENT_BELOW:
         confidence = torch.zeros_like(confidence)
-    at_floor = left.unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights))
+    at_floor = left.unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights) * left.fitted)
     complete = drifted and left.like_noise and left.unseen_loss * MISSING_MARGIN < float(explained.min())
     outcome = _outcome(left, at_floor or complete, confidence)
     return Certificate(outcome, left.unseen_loss, held_out, tuple(confidence.tolist()))
@@ -201,7 +250,11 @@ def _spacings(weights: Float[Tensor, "k p"]) -> tuple[float, ...]:
 def _spacing(values: Float[Tensor, "..."]) -> float | None:
     """The step of a grid of up to 256 values, where there are more numbers than that; None where there is no grid."""
     distinct = torch.unique(values)
-    return float(distinct.diff().min()) if 1 < len(distinct) <= 256 < values.numel() else None
+    if not 1 < len(distinct) <= 256 < values.numel():
+        return None
+    step = float(distinct.diff().min())
+    places = distinct / step
+    return step if float((places - places.round()).abs().max()) < OFF_GRID else None
 
 
 def _outcome(left: Unexplained, explained: bool, confidence: Float[Tensor, " m"]) -> Outcome:

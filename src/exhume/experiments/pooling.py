@@ -62,8 +62,8 @@ def pool(runs: tuple[Reconstruction, ...]) -> Reconstruction:
     """What runs agree on, best agreement first.
 
     A run that was certain of everything is the result, and the others only say how far they agree with it. Otherwise
-    it is the means of the clusters that several runs found or that one of them is sure of (all clusters, where there
-    is none of these), each with the coefficients and the confidence of its surest member. Such a set was judged by
+    it is the surest member of each cluster that several runs found or that one of them is sure of (of all clusters,
+    where there is none of these): what it is trusted for is its own, and not a mean's. Such a set was judged by
     nobody as a whole, so it is `partial` at most, and its losses are those of the run that fits best: by the weights
     that the runs used, since held-out weights choose nothing.
     """
@@ -99,7 +99,7 @@ def _means(runs: tuple[Reconstruction, ...], best: Reconstruction) -> Reconstruc
     confidence = tuple(_confidence(runs, surest[index]) for index in kept)
     return replace(
         best,
-        candidates=torch.stack([clusters[index].mean for index in kept]),
+        candidates=torch.stack([runs[surest[i].run].candidates[surest[i].candidate] for i in kept]),
         coefficients=torch.stack([runs[surest[i].run].coefficients[surest[i].candidate] for i in kept]),
         certificate=replace(best.certificate, outcome=outcome, confidence=confidence),
     )

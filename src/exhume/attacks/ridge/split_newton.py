@@ -26,9 +26,9 @@ from torch import Tensor
 from exhume.attacks.problem import Problem, State, Step
 from exhume.attacks.ridge.growth import Growth
 from exhume.attacks.ridge.levenberg import Levenberg, Pace
-from exhume.attacks.ridge.pruning import removal_costs, without_copies
+from exhume.attacks.ridge.pruning import needed, removal_costs, without_copies
 from exhume.attacks.ridge.signs import repair_signs, trimmed
-from exhume.attacks.ridge.span import Fit
+from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
@@ -225,7 +225,7 @@ class _Search:
         Where only this explains the weights, what could not be spared before may be needless now: pruned once more.
         """
         loss = self.bench.rows_for(len(self.candidates), self.method.rows_a_number)
-        candidates = repair_signs(loss, self.candidates)
+        candidates = self._with_opposites(loss, repair_signs(loss, self.candidates))
         if self.method.exact:
             loss, candidates = loss.to(torch.float64), candidates.double()
         rule = Levenberg(40 if self.bench.small else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
@@ -237,6 +237,21 @@ class _Search:
             yield fit
         self.phase = PRUNE if before > SETTLED and self.bench.explained(fit) else DONE
         return fit
+
+    def _with_opposites(self, loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "more d"]:
+        """Where x and −x are both among the samples, the affine part of the search needs only one of them."""
+        features, (m, d) = self.loss.features, candidates.shape
+        apart = features.activation.linear_plus_even and features.bias is None
+        if not apart or self.problem.samples is not None or 2 * m > d:
+            return candidates
+        alone = loss.fit(candidates)
+        if self.bench.explained(alone):
+            return candidates
+        both = loss.fit(torch.cat([candidates, -candidates]))
+        if both.loss > alone.loss / 10:
+            return candidates
+        kept = needed(both.gram, both.gram @ both.coefficients, loss.energy, max(10 * both.loss, self.bench.floor))
+        return both.candidates[kept]
 
     # --- its parts
 
