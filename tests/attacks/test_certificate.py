@@ -208,8 +208,8 @@ def test_a_candidate_without_a_coefficient_is_not_trusted() -> None:
     [
         (0.0, Outcome.RECOVERED, True),
         (1e-14, Outcome.RECOVERED, True),
-        (3e-12, Outcome.RECOVERED, True),
-        (3.1e-12, Outcome.PARTIAL, True),
+        (1e-11, Outcome.RECOVERED, True),
+        (1.1e-11, Outcome.PARTIAL, True),
         (1e-4, Outcome.PARTIAL, True),
         (0.2, Outcome.SPURIOUS, False),
         (3.0, Outcome.SPURIOUS, False),

@@ -125,5 +125,5 @@ def test_requests_that_make_no_sense_are_refused() -> None:
         ResNetConfig.parse(channels=3, freeze=True, loss="cross-entropy", recipe=Recipe(method="closed-form"))
     with pytest.raises(UsageError, match="no momentum, batch size or step size"):
         Recipe.parse(method="closed-form", momentum=0.9)
-    with pytest.raises(UsageError, match="both layers to be trained"):
-        TwoLayerConfig.parse(width=4, freeze=True)
+    with pytest.raises(UsageError, match="gd or sgd without privacy for a two-layer network with a frozen first"):
+        TwoLayerConfig.parse(width=4, freeze=True, recipe=Recipe(method="closed-form"))

@@ -46,7 +46,7 @@ from exhume.reconstruction import Certificate, Outcome
 HELD_OUT_FRACTION = 0.05
 MOST_HELD_OUT = 16_384  # more rows do not make a verdict more certain
 TRUSTED_ERROR = 0.03  # expected error at which the confidence is 1/2
-EXPLAINED = 3e-12  # a held-out loss below this, ten times what float32 leaves, has room for no sample
+EXPLAINED = 1e-11  # a held-out loss below this, forty times what float32 mostly leaves, has room for no sample
 ROUNDING_MARGIN = 2.0  # how far above what the rounding of the weights would leave it may be
 LEAST_SPARE = 1e-3  # 1 - q where candidates have more numbers than there are equations
 SETTLING_DAMPING = 1e-6
