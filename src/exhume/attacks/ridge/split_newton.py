@@ -225,31 +225,36 @@ class _Search:
         Where only this explains the weights, what could not be spared before may be needless now: pruned once more.
         """
         loss = self.bench.rows_for(len(self.candidates), self.method.rows_a_number)
-        candidates = self._with_opposites(loss, repair_signs(loss, self.candidates))
+        candidates = repair_signs(loss, self.candidates)
         if self.method.exact:
             loss, candidates = loss.to(torch.float64), candidates.double()
+        start = loss.fit(candidates)
+        fit = yield from self._settle(loss, start)
+        opposite = None if self.bench.explained(fit) else self._with_opposites(loss, start)
+        if opposite is not None:
+            trial = yield from _watching(fit, self._settle(loss, loss.fit(opposite)))
+            fit = trial if self.bench.explained(trial) else fit
+        late = opposite is None and start.loss > SETTLED and self.bench.explained(fit)
+        self.phase = PRUNE if late else DONE  # with its affine part, pruning would part x from −x again
+        return fit
+
+    def _settle(self, loss: SpanLoss, fit: Fit) -> Fits:
         rule = Levenberg(40 if self.bench.small else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
-        fit = loss.fit(candidates)
-        before = fit.loss
         for refined in rule.refine(loss, fit, self.problem.norm, 40):
             fit = refined
             self.bench.iteration += 1
             yield fit
-        self.phase = PRUNE if before > SETTLED and self.bench.explained(fit) else DONE
         return fit
 
-    def _with_opposites(self, loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "more d"]:
+    def _with_opposites(self, loss: SpanLoss, alone: Fit) -> Float[Tensor, "more d"] | None:
         """Where x and −x are both among the samples, the affine part of the search needs only one of them."""
-        features, (m, d) = self.loss.features, candidates.shape
+        features, (m, d) = self.loss.features, alone.candidates.shape
         apart = features.activation.linear_plus_even and features.bias is None
         if not apart or self.problem.samples is not None or 2 * m > d:
-            return candidates
-        alone = loss.fit(candidates)
-        if self.bench.explained(alone):
-            return candidates
-        both = loss.fit(torch.cat([candidates, -candidates]))
+            return None
+        both = loss.fit(torch.cat([alone.candidates, -alone.candidates]))
         if both.loss > alone.loss / 10:
-            return candidates
+            return None
         kept = needed(both.gram, both.gram @ both.coefficients, loss.energy, max(10 * both.loss, self.bench.floor))
         return both.candidates[kept]
 
