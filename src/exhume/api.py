@@ -14,7 +14,7 @@ from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.attacks.ranks import ALONE
-from exhume.attacks.ridge_view import seen_as_ridge
+from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
 from exhume.attacks.room import require_room
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
@@ -63,7 +63,7 @@ def reconstruct(
     watch: Callable[[Progress], None] | None = None,
 ) -> Reconstruction:
     """Recovers the training inputs from the weights. Their number is found unless `samples` tells it."""
-    if method in ("auto", "split-newton", "heavy-ball"):
+    if method in RIDGE_METHODS:
         observation = seen_as_ridge(observation)
     network, known = isinstance(observation.features, ModuleFeatures), known_subspace(observation)
     chosen = choose_method(method, network=network, known=known)

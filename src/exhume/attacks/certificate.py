@@ -155,8 +155,7 @@ def certify(
     if not bool(blind.any()):
         return found
     confidence = torch.tensor(found.confidence).where(~blind, 0.0)
-    outcome = _outcome(left, found.outcome is Outcome.RECOVERED and not bool(blind.any()), confidence)
-    return replace(found, outcome=outcome, confidence=tuple(confidence.tolist()))
+    return replace(found, outcome=_outcome(left, False, confidence), confidence=tuple(confidence.tolist()))
 
 
 def unsettled(loss: SpanLoss, fit: Fit) -> Float[Tensor, " m"]:

@@ -2,11 +2,19 @@
 
 from dataclasses import replace
 
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
 from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.features.network import TRUSTED, built_network
+from exhume.features.ridge import RidgeFeatures
 from exhume.features.ridge_form import as_ridge
 from exhume.features.rows import HeldRows
 from exhume.observation import Observation
+
+RIDGE_METHODS = ("auto", "split-newton", "heavy-ball")
+"""Those that a network whose features are φ(Wx + b) can be attacked by, and should."""
 
 
 def seen_as_ridge(observation: Observation) -> Observation:
@@ -26,11 +34,17 @@ def seen_as_ridge(observation: Observation) -> Observation:
     ridge = as_ridge(model, penultimate_features(model, source.head, source.input_shape))
     if ridge is None:
         return observation
-    used = None if features.chosen is None else features.chosen[features.chosen < ridge.p]
-    kept = slice(0, ridge.p) if features.chosen is None else features.chosen < ridge.p
-    if used is not None:
-        assert isinstance(ridge.rows, HeldRows)
-        bias = None if ridge.bias is None else ridge.bias[used]
-        ridge = replace(ridge, rows=HeldRows(ridge.rows.values[used]), bias=bias)
+    if features.chosen is None:
+        kept = torch.arange(ridge.p)
+        rows = ridge
+    else:
+        kept = (features.chosen < ridge.p).nonzero()[:, 0]
+        rows = _some(ridge, features.chosen[kept])
     head = None if observation.head is None else observation.head[:, kept]
-    return replace(observation, features=ridge, weights=observation.weights[:, kept], head=head)
+    return replace(observation, features=rows, weights=observation.weights[:, kept], head=head)
+
+
+def _some(ridge: RidgeFeatures, chosen: Int[Tensor, " q"]) -> RidgeFeatures:
+    assert isinstance(ridge.rows, HeldRows)
+    bias = None if ridge.bias is None else ridge.bias[chosen]
+    return replace(ridge, rows=HeldRows(ridge.rows.values[chosen]), bias=bias)

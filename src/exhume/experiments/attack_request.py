@@ -16,7 +16,7 @@ from exhume.attacks.joining import own_device
 from exhume.attacks.loop import Limits, Progress
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
-from exhume.attacks.ridge_view import seen_as_ridge
+from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
 from exhume.attacks.start import SEEDS
 from exhume.attacks.subspace.attack import Source, require_first_layer
 from exhume.attacks.subspace.file import read_subspace
@@ -32,9 +32,6 @@ from exhume.known import load_known
 from exhume.observation import Observation
 from exhume.units import parse_bytes, parse_duration
 from exhume.values import parse_device, parse_dtype, parse_products, parse_samples
-
-RIDGE_METHODS = ("auto", "split-newton", "heavy-ball")
-"""Those that a network whose features are φ(Wx + b) can be attacked by, and should."""
 
 
 @dataclass(frozen=True)

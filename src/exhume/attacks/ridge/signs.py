@@ -38,6 +38,21 @@ def repair_signs(loss: SpanLoss, candidates: Float[Tensor, "m d"]) -> Float[Tens
     return candidates
 
 
+def with_opposites(loss: SpanLoss, alone: Fit, floor: float) -> Float[Tensor, "more d"] | None:
+    """The candidates, and the negatives of those whose negatives the weights need as well; None where they need none.
+
+    Where x and −x are both samples, a search with a free linear part finds only one of them. Two passes.
+    """
+    features, (m, d) = loss.features, alone.candidates.shape
+    if not features.activation.linear_plus_even or features.bias is not None or 2 * m > d:
+        return None
+    both = loss.fit(torch.cat([alone.candidates, -alone.candidates]))
+    if both.loss > alone.loss / 10:
+        return None
+    moments = both.gram @ both.coefficients
+    return both.candidates[needed(both.gram, moments, loss.energy, max(10 * both.loss, floor))]
+
+
 def trimmed(loss: SpanLoss, fit: Fit, negligible: float) -> Float[Tensor, "fewer d"]:
     """The candidates that the weights need, without copies and ghosts, and with their signs where these can be told.
 

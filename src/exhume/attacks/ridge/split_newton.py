@@ -26,8 +26,8 @@ from torch import Tensor
 from exhume.attacks.problem import Problem, State, Step
 from exhume.attacks.ridge.growth import Growth
 from exhume.attacks.ridge.levenberg import Levenberg, Pace
-from exhume.attacks.ridge.pruning import needed, removal_costs, without_copies
-from exhume.attacks.ridge.signs import repair_signs, trimmed
+from exhume.attacks.ridge.pruning import removal_costs, without_copies
+from exhume.attacks.ridge.signs import repair_signs, trimmed, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
@@ -230,11 +230,13 @@ class _Search:
             loss, candidates = loss.to(torch.float64), candidates.double()
         start = loss.fit(candidates)
         fit = yield from self._settle(loss, start)
-        opposite = None if self.bench.explained(fit) else self._with_opposites(loss, start)
-        if opposite is not None:
-            trial = yield from _watching(fit, self._settle(loss, loss.fit(opposite)))
+        paired = None
+        if self.problem.samples is None and not self.bench.explained(fit):
+            paired = with_opposites(loss, start, self.bench.floor)
+        if paired is not None:
+            trial = yield from _watching(fit, self._settle(loss, loss.fit(paired)))
             fit = trial if self.bench.explained(trial) else fit
-        late = opposite is None and start.loss > SETTLED and self.bench.explained(fit)
+        late = paired is None and start.loss > SETTLED and self.bench.explained(fit)
         self.phase = PRUNE if late else DONE  # with its affine part, pruning would part x from −x again
         return fit
 
@@ -245,18 +247,6 @@ class _Search:
             self.bench.iteration += 1
             yield fit
         return fit
-
-    def _with_opposites(self, loss: SpanLoss, alone: Fit) -> Float[Tensor, "more d"] | None:
-        """Where x and −x are both among the samples, the affine part of the search needs only one of them."""
-        features, (m, d) = self.loss.features, alone.candidates.shape
-        apart = features.activation.linear_plus_even and features.bias is None
-        if not apart or self.problem.samples is not None or 2 * m > d:
-            return None
-        both = loss.fit(torch.cat([alone.candidates, -alone.candidates]))
-        if both.loss > alone.loss / 10:
-            return None
-        kept = needed(both.gram, both.gram @ both.coefficients, loss.energy, max(10 * both.loss, self.bench.floor))
-        return both.candidates[kept]
 
     # --- its parts
 
