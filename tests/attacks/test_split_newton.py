@@ -108,6 +108,23 @@ def test_a_number_that_is_told_is_the_number_that_is_found(method: SplitNewton) 
     assert_recovered(attack(observation.told(N), method), samples)
 
 
+@pytest.mark.parametrize("seed", [1, 5, 7])
+def test_two_samples_are_found_when_told_that_there_are_two(seed: int) -> None:
+    """Without candidates to spare both share a sample, and then one of them looks needless."""
+    stream = torch.Generator().manual_seed(seed)
+    bound = 6**-0.5  # as torch's linear layers begin
+    rows, bias = (bound * (2 * torch.rand(90, d, generator=stream) - 1) for d in (6, 1))
+    samples = to_norm(torch.randn(2, 6, generator=stream), 6**0.5)
+    features = RidgeFeatures(HeldRows(rows), activation("gelu"), bias[:, 0])
+    weights = interpolating(features(samples), torch.tensor([1.0, -1.0]))
+    assert_recovered(attack(Observation(features, weights, Knowledge(2, 6**0.5))), samples)
+
+
+def interpolating(features: Tensor, labels: Tensor) -> Tensor:
+    """The weights of least norm that predict the labels."""
+    return torch.linalg.lstsq(features.double(), labels.double(), driver="gelsd").solution[None].float()
+
+
 def planted(name: str, rows: Tensor, n: int = N, k: int = 1) -> tuple[Observation, Tensor]:
     """Random combinations of the features of random samples, for any V."""
     d = rows.shape[1]

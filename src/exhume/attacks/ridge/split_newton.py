@@ -91,8 +91,7 @@ class _Search:
         self.method, self.problem, self.loss = method, problem, problem.loss
         self.bench = Workbench(method, problem)
         limit, told = self.bench.capacity(method.capacity), problem.samples
-        oversampled = limit if told is None else min(limit, max(told + 2, round(1.25 * told)))
-        self.cap = told if told is not None and self.bench.dense else oversampled
+        self.cap = limit if told is None else min(limit, max(told + 4, round(1.25 * told)))
         self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
         self.attempt, self.kept_loss = 0, math.inf
         self.growth = Growth(problem.drifts)
@@ -175,7 +174,7 @@ class _Search:
         if not self.bench.dense:
             fit = yield from self._accept_if_as_good(fit, self._needed(fit))
         kept = without_copies(fit)
-        if not bool(kept.all()):
+        if self._fewest <= int(kept.sum()) < len(kept):
             trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
             if trial.loss <= max(10 * fit.loss, self.method.converged):
                 fit = trial
@@ -192,7 +191,7 @@ class _Search:
         """All candidates that cost no more than one that only fits noise would, at once: most cases in one refit."""
         loss = self.bench.part(len(fit.candidates))
         kept = removal_costs(fit, loss) > self._negligible(fit)
-        if int(kept.sum()) < self.problem.at_least:
+        if int(kept.sum()) < self._fewest:
             return fit
         return (yield from self._accept_if_as_good(fit, fit.candidates[kept]))
 
@@ -205,8 +204,8 @@ class _Search:
     def _remove_needless(self, fit: Fit) -> Fits:
         """The cheapest, until the two cheapest resist; several at a time where noise hides which ones are needless."""
         resisted, several = 0, 1 if self.bench.explained(fit) else max(1, len(fit.candidates) // 4)
-        fewest, told = self.problem.at_least, self.problem.samples
-        while len(fit.candidates) > max(fewest, resisted) and resisted < 2 and told != len(fit.candidates):
+        fewest = self._fewest
+        while len(fit.candidates) > max(fewest, resisted) and resisted < 2:
             order = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort()
             keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
             keep[order[resisted : resisted + min(several, len(order) - fewest)]] = False
@@ -308,10 +307,15 @@ class _Search:
         growth.pace, growth.paying = Pace(), True
         return trial
 
+    @property
+    def _fewest(self) -> int:
+        """So many candidates are never pruned away: all samples, where their number is told."""
+        return max(self.problem.at_least, self.problem.samples or 1)
+
     def _needed(self, fit: Fit, at_least: float = 0.0) -> Float[Tensor, "fewer d"]:
         """Without what raises the loss by no more than noise would, or than `at_least`."""
         kept = trimmed(self.bench.part(len(fit.candidates)), fit, max(self._negligible(fit), at_least))
-        return kept if len(kept) >= self.problem.at_least else fit.candidates
+        return kept if len(kept) >= self._fewest else fit.candidates
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
         generator = self._generator(0 if fit is None else len(fit.candidates))
