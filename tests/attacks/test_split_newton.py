@@ -94,12 +94,28 @@ def test_a_sample_and_its_negative_are_both_found(name: str) -> None:
     assert_recovered(found, samples)
 
 
+def four_samples(seed: int, p: int, name: str = "relu") -> tuple[Observation, Tensor]:
+    data = load(DataConfig.parse(name="sphere", samples=4, dim=20, seed=seed))
+    config = RandomFeaturesConfig(params=p, seed=seed, activation=name)
+    return train_random_features(config, data, draw_rows(config, 20)).observation.told(None), data.inputs
+
+
 def test_what_only_the_last_refinement_explains_is_pruned_after_it() -> None:
     """With the affine part, five candidates explain little and none can be spared; without it, two share a sample."""
-    data = load(DataConfig.parse(name="sphere", samples=4, dim=20, seed=5000))
-    config = RandomFeaturesConfig(params=160, seed=5000)
-    observation = train_random_features(config, data, draw_rows(config, 20)).observation.told(None)
-    assert_recovered(attack(observation, seed=5000), data.inputs)
+    observation, samples = four_samples(5000, p=160)
+    assert_recovered(attack(observation, seed=5000), samples)
+
+
+def test_candidates_that_surround_a_sample_are_merged() -> None:
+    """Two weak ones beside a strong one make up for its derivatives, and neither can be spared alone."""
+    observation, samples = four_samples(8000, p=240, name="softplus")
+    assert_recovered(attack(observation, seed=8000), samples)
+
+
+def test_the_last_refinement_is_patient_close_to_the_counting_limit() -> None:
+    """The loss hardly falls for the first steps, until the damping has."""
+    observation, samples = four_samples(8001, p=100, name="softplus")
+    assert_recovered(attack(observation, seed=8001), samples)
 
 
 @pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])

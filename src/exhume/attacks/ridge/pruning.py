@@ -2,7 +2,9 @@
 
 Removing candidate i and refitting the coefficients raises the loss by ||α_i||² / [(F Fᵀ)⁻¹]_ii. Extra candidates end
 with α ≈ 0, as copies of another one, or as a ghost pair +u, −u with opposite coefficients, which adds nothing but a
-linear term and can hide wrong signs (`both_signs.py`): copies are therefore merged up to sign.
+linear term and can hide wrong signs (`both_signs.py`): copies are therefore merged up to sign. Where φ is smooth, weak
+candidates near a strong one make up for the derivatives that it lacks while it is not yet in its place: none of these
+satellites can be spared alone, so all of them are taken away at once and the strong one refined.
 """
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 from exhume.attacks.ridge.span import Fit, SpanLoss, invert_gram
 
 COPY_COSINE = 0.999
+SATELLITE_COSINE = 0.95
 
 
 def removal_costs(fit: Fit, loss: SpanLoss) -> Float[Tensor, " m"]:

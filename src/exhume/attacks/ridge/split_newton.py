@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.problem import Problem, State, Step
 from exhume.attacks.ridge.growth import Growth
 from exhume.attacks.ridge.levenberg import Levenberg, Pace
-from exhume.attacks.ridge.pruning import removal_costs, without_copies
+from exhume.attacks.ridge.pruning import COPY_COSINE, SATELLITE_COSINE, removal_costs, without_copies
 from exhume.attacks.ridge.signs import repair_signs, trimmed, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.workbench import Fits, Workbench
@@ -173,11 +173,8 @@ class _Search:
             fit = yield from self.bench.refine(fit, 60, stall=8)
         if not self.bench.dense:
             fit = yield from self._accept_if_as_good(fit, self._needed(fit))
-        kept = without_copies(fit)
-        if self._fewest <= int(kept.sum()) < len(kept):
-            trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
-            if trial.loss <= max(10 * fit.loss, self.method.converged):
-                fit = trial
+        for cosine in (COPY_COSINE, SATELLITE_COSINE):
+            fit = yield from self._merge(fit, without_copies(fit, cosine))
         fit = yield from self._remove_cheap(fit)
         fit = yield from self._remove_needless(fit)
         told = self.problem.samples
@@ -186,6 +183,12 @@ class _Search:
             fit = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
         self.phase = POLISH
         return fit
+
+    def _merge(self, fit: Fit, kept: Bool[Tensor, " m"]) -> Fits:
+        if not self._fewest <= int(kept.sum()) < len(kept):
+            return fit
+        trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
+        return trial if trial.loss <= max(10 * fit.loss, self.method.converged) else fit
 
     def _remove_cheap(self, fit: Fit) -> Fits:
         """All candidates that cost no more than one that only fits noise would, at once: most cases in one refit."""
@@ -240,8 +243,10 @@ class _Search:
         return fit
 
     def _settle(self, loss: SpanLoss, fit: Fit) -> Fits:
-        rule = Levenberg(40 if self.bench.small else 0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
-        for refined in rule.refine(loss, fit, self.problem.norm, 40):
+        split = Levenberg(0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
+        dense = Levenberg(100, forcing=0.01, damping_floor=1e-12, stall=10, stall_factor=0.7)
+        rule, iterations, damping = (dense, 100, 1e-3) if self.bench.small else (split, 40, 0.1)
+        for refined in rule.refine(loss, fit, self.problem.norm, iterations, pace=Pace(damping)):
             fit = refined
             self.bench.iteration += 1
             yield fit
