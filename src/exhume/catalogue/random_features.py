@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from exhume.catalogue.figure import Figure, Part, Scale
 from exhume.catalogue.pictures import PictureFigure
-from exhume.catalogue.scales import EXHUME, PUBLISHED, cifar, grid, sphere
+from exhume.catalogue.scales import EXHUME, EXHUME_ON_IMAGES, PUBLISHED, cifar, grid, sphere
 from exhume.catalogue.thresholds import Panel, ThresholdFigure, sweeps_of
 
 SMALL_IMAGES = "8x8 pixels and few samples instead of 32x32 and n=100; the attacks stop early"
@@ -13,7 +13,7 @@ RESIDUAL = ("error", "span_residual", "training_loss")
 
 def _figure_1_left(scale: Scale) -> Sequence[Panel]:
     n, side, seeds = {"quick": (4, 4, 2), "here": (20, 32, 3), "paper": (100, 32, 4)}[scale]
-    attacks = [EXHUME[scale]] + ([PUBLISHED[scale]] if scale != "here" else [])
+    attacks = [EXHUME_ON_IMAGES[scale]] + ([PUBLISHED[scale]] if scale != "here" else [])
     victim = cifar(n, side, params=grid(scale, n, 3 * side * side))
     panels = [Panel(f"CIFAR-10 {side}x{side}, n={n}", sweeps_of([victim], attacks, seeds), ("error", "training_loss"))]
     return [*panels, _ends_at_full_scale()] if scale == "here" else panels
@@ -21,7 +21,7 @@ def _figure_1_left(scale: Scale) -> Sequence[Panel]:
 
 def _ends_at_full_scale() -> Panel:
     """n = 100 where labels are just fitted, and at p = 10dn, which is the run of the images."""
-    below = sweeps_of([cifar(100, params=[20, 100, 300])], [EXHUME["here"]], 1)
+    below = sweeps_of([cifar(100, params=[20, 100, 300])], [EXHUME_ON_IMAGES["here"]], 1)
     above = [sweep for part in _figure_1_right("here") for sweep in part.sweeps]
     return Panel("CIFAR-10 32x32, n=100", (*below, *above))
 
@@ -116,7 +116,8 @@ FIGURES: tuple[Figure, ...] = (
         _figure_1_left,
         {
             "quick": "4x4 pixels, n=4, 2 seeds; the attacks stop early",
-            "here": f"n=20 and 3 seeds instead of n=100 and 4, n=100 at the ends; exhume's attack, not told n; {FEWER}",
+            "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 at the ends; exhume's attack, not told n, "
+            "at most 400 iterations",
         },
     ),
     PictureFigure(

@@ -23,6 +23,7 @@ EXHUME: dict[Scale, dict[str, Any]] = {
     "here": {"method": "split-newton", "iterations": 600},
     "paper": {"method": "split-newton", "iterations": 2_000},
 }
+EXHUME_ON_IMAGES: dict[Scale, dict[str, Any]] = EXHUME | {"here": {"method": "split-newton", "iterations": 400}}
 PUBLISHED: dict[Scale, dict[str, Any]] = {
     "quick": {"method": "heavy-ball", "iterations": 1_000},
     "here": {"method": "heavy-ball", "iterations": 20_000},
