@@ -32,7 +32,7 @@ from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
-GROW, REGROW, PRUNE, POLISH, DONE = range(5)
+GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN = range(7)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
@@ -107,6 +107,7 @@ class _Search:
 
     def run(self) -> Iterator[Fit]:
         units = {GROW: self._grow, REGROW: self._regrow, PRUNE: self._prune, POLISH: self._polish}
+        units |= {PRUNE_AGAIN: self._prune, POLISH_AGAIN: self._polish}
         while self.phase != DONE:
             self.bench.growing = self.phase in (GROW, REGROW)
             fit = yield from units[self.phase]()
@@ -181,7 +182,7 @@ class _Search:
         while told is not None and len(fit.candidates) > told:  # there are no more samples than that
             kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:told]
             fit = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
-        self.phase = POLISH
+        self.phase = POLISH if self.phase == PRUNE else POLISH_AGAIN
         return fit
 
     def _merge(self, fit: Fit, kept: Bool[Tensor, " m"]) -> Fits:
@@ -238,8 +239,8 @@ class _Search:
         if paired is not None:
             trial = yield from _watching(fit, self._settle(loss, loss.fit(paired)))
             fit = trial if self.bench.explained(trial) else fit
-        late = paired is None and start.loss > SETTLED and self.bench.explained(fit)
-        self.phase = PRUNE if late else DONE  # with its affine part, pruning would part x from −x again
+        late = paired is None and start.loss > SETTLED and not self.bench.explained(start) and self.bench.explained(fit)
+        self.phase = PRUNE_AGAIN if late and self.phase == POLISH else DONE  # with its affine part, pruning would part x from −x again
         return fit
 
     def _settle(self, loss: SpanLoss, fit: Fit) -> Fits:
