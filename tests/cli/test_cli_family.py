@@ -88,6 +88,28 @@ def test_attacks_are_compared_on_one_observation_and_the_run_stays_as_it_was(exh
     assert exhume("compare", run, "--attacks", "nonsense").returncode == 2
 
 
+def test_the_prior_is_compared_where_there_are_images_and_modules_as_what_they_are(
+    exhume: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison makes each attack as `exhume attack` would."""
+    (tmp_path / "users_compared_nets.py").write_text(
+        "from torch import nn\n\ndef wide():\n    return nn.Sequential(nn.Linear(6, 90), nn.GELU(), nn.Linear(90, 1))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    spec = "users_compared_nets:wide"
+    probe = ("--data", "sphere", "--dim", 6, "--samples", 2, "--freeze", "--method", "closed-form", "--out", "a")
+    assert exhume("train", spec, *probe).returncode == 0
+    named = ("--attacks", "split-newton,image-prior", "--budget", "2s", "--json")
+    rows = {row["name"]: row for row in last(exhume("compare", "a", *named, "--model", spec))["attacks"]}
+    assert rows["split-newton"]["reason"] is None
+    assert "image" in rows["image-prior"]["reason"]
+    faces = ("--data", "faces", "--side", 5, "--samples", 3, "--ratio", 3, "--out", "b")
+    assert exhume("train", "rf", *faces).returncode == 0
+    rows = {row["name"]: row for row in last(exhume("compare", "b", *named))["attacks"]}
+    assert rows["image-prior"]["reason"] is None
+    assert rows["image-prior"]["held_out_loss"] < 0.5
+
+
 @pytest.mark.slow
 def test_a_pool_of_seeds_keeps_what_they_agree_on(exhume: Command, tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -87,7 +87,7 @@ def _of_all_weights(
         raise UsageError(f"expected a rule out of {', '.join(RULES)}, found {rule!r}")
     if name == "ntk" and network:
         if gradients_at is not None:
-            raise UsageError("expected no --gradients-at with a network, which is seen at its trained weights")
+            raise UsageError("expected no --gradients-at with a network, whose gradients are taken halfway")
         return ModuleTangentAttack(ModuleNewton() if iterations is None else ModuleNewton(iterations))
     limit = TangentAttack.iterations if iterations is None else iterations
     if name == "ntk":

@@ -4,12 +4,13 @@ Each attack is a choice of a feature map g, a target, a rule for the coefficient
 and a solver. This table is where the documentation and `exhume compare` take them from.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Composition:
-    """One attack in words. `name` is that of `--method`; `published` who described it first."""
+    """One attack in words. `name` is that of `--method`, or its own where it has `options`; `published` by whom."""
 
     name: str
     features: str
@@ -19,6 +20,12 @@ class Composition:
     solver: str
     knowledge: str
     published: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What `exhume attack` is to be told to make it, where that is more than its name."""
+
+    @property
+    def request(self) -> Mapping[str, str]:
+        return {"method": self.name} | dict(self.options)
 
 
 FAMILY = (
@@ -51,6 +58,17 @@ FAMILY = (
         "that of split-newton",
         "the last layer, and the first one before and after training",
         "Tansley et al. 2026",
+    ),
+    Composition(
+        "image-prior",
+        "φ(Vx + b), averaged over what is not resolved",
+        "its weights, or their change",
+        "free, eliminated",
+        "frequencies of an image, coarse to fine, with a 1/f prior",
+        "Gauss-Newton, from moments of the weights",
+        "the last layer, what is before it, and that the samples are images",
+        "here",
+        {"method": "split-newton", "prior": "image"},
     ),
     Composition(
         "module-newton",
@@ -110,7 +128,7 @@ def as_markdown() -> str:
     lines = [head, ("---",) * len(head)]
     lines += [
         (
-            f"`{entry.name}`",
+            f"`{entry.name}`" if not entry.options else "`--prior image`",
             entry.features,
             entry.target,
             entry.coefficients,

@@ -29,13 +29,10 @@ def compare(
     from exhume.experiments.run import RunFolder
     from exhume.files import write_json
     from exhume.report.compare_figure import draw_compared
-    from exhume.values import parse_dtype
 
     folder, seconds = RunFolder.existing(run), parse_duration(budget)
     names = [] if attacks is None else [name.strip() for name in attacks.split(",")]
-    compared = compare_attacks(
-        folder, names, seconds, seed, parse_dtype(dtype), model, lambda line: say(line, as_json=True)
-    )
+    compared = compare_attacks(folder, names, seconds, seed, dtype, model, lambda line: say(line, as_json=True))
     result = as_json(folder, compared, seconds)
     write_json(run / "compare.json", result)
     draw_compared(result["attacks"], f"{folder.path.name}, at most {budget} each", run / "compare.png")

@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
-from exhume.attacks.choice import choose_method, known_subspace, tell
-from exhume.attacks.family import FAMILY, composition
-from exhume.attacks.loop import Limits, run_attack
+from exhume.attacks.choice import tell
+from exhume.attacks.family import FAMILY, Composition, composition
+from exhume.attacks.loop import run_attack
 from exhume.errors import ExhumeError, UsageError
-from exhume.experiments.known_samples import keep_known, unknown_part
+from exhume.experiments.attack_request import AttackRequest
+from exhume.experiments.known_samples import unknown_part
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score
-from exhume.features.module import ModuleFeatures
 from exhume.files import SCHEMA
 from exhume.known import KNOWN_FILE
 from exhume.observation import Observation
@@ -54,7 +52,7 @@ def compare_attacks(
     names: Sequence[str],
     seconds: float,
     seed: int = 0,
-    dtype: torch.dtype = torch.float32,
+    dtype: str = "float32",
     factory: str | None = None,
     told: Callable[[str], None] = lambda line: None,
 ) -> list[Compared]:
@@ -69,11 +67,11 @@ def compare_attacks(
             continue
         told(f"{entry.name} ...")
         try:
-            found = _attack(run, observation, entry.name, seconds, seed, dtype)
+            found = _attack(run, observation, AttackRequest(**entry.request, budget=seconds, dtype=dtype), seed)
         except (UsageError, ExhumeError) as reason:
             compared.append(Compared(entry.name, entry.knowledge, str(reason)))
             continue
-        compared.append(_row(run, observation, entry.knowledge, found))
+        compared.append(_row(run, observation, entry, found))
     return compared
 
 
@@ -82,25 +80,20 @@ def as_json(run: RunFolder, compared: Sequence[Compared], seconds: float) -> dic
     return {"schema": SCHEMA, "run": run.path.name, "budget_seconds": _finite(seconds), "attacks": rows}
 
 
-def _attack(
-    run: RunFolder, observation: Observation, name: str, seconds: float, seed: int, dtype: torch.dtype
-) -> Reconstruction:
-    network = isinstance(observation.features, ModuleFeatures)
-    if name == "informed":
-        if not (run.path / KNOWN_FILE).exists():
-            raise UsageError("needs the other samples: 'exhume known' writes them")
-        observation = replace(observation, known=keep_known(run, None, observation.d))
+def _attack(run: RunFolder, observation: Observation, request: AttackRequest, seed: int) -> Reconstruction:
+    if request.method == "informed" and not (run.path / KNOWN_FILE).exists():
+        raise UsageError("needs the other samples: 'exhume known' writes them")
     if observation.start is not None:
         raise UsageError("needs the initial head, which is known up to its seed: 'exhume attack' looks for it")
-    method = choose_method(name, network=network, known=known_subspace(observation))
-    attacked = run_attack(tell(observation, method, None), method, seed=seed, limits=Limits(seconds), dtype=dtype)
-    return attacked.reconstruction
+    made = request.prepare(run, observation, seed)
+    seen, limits = tell(made.observation, made.method, made.settings.samples), made.settings.limits
+    return run_attack(seen, made.method, seed=seed, limits=limits, dtype=made.settings.dtype).reconstruction
 
 
-def _row(run: RunFolder, observation: Observation, knowledge: str, found: Reconstruction) -> Compared:
+def _row(run: RunFolder, observation: Observation, entry: Composition, found: Reconstruction) -> Compared:
     row = Compared(
-        name=found.method,
-        knowledge=knowledge,
+        name=entry.name,
+        knowledge=entry.knowledge,
         outcome=found.outcome.value,
         candidates=len(found.candidates),
         trusted=sum(value >= 0.5 for value in found.certificate.confidence),

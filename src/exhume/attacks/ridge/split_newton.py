@@ -91,7 +91,7 @@ class _Search:
         self.method, self.problem, self.loss = method, problem, problem.loss
         self.bench = Workbench(method, problem)
         limit, told = self.bench.capacity(method.capacity), problem.samples
-        self.cap = limit if told is None else min(limit, max(told + 4, round(1.25 * told)))
+        self.cap = limit if told is None else max(told, min(limit, max(told + 4, round(1.25 * told))))
         self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
         self.attempt, self.kept_loss = 0, math.inf
         self.growth = Growth(problem.drifts)
@@ -240,7 +240,8 @@ class _Search:
             trial = yield from _watching(fit, self._settle(loss, loss.fit(paired)))
             fit = trial if self.bench.explained(trial) else fit
         late = paired is None and start.loss > SETTLED and not self.bench.explained(start) and self.bench.explained(fit)
-        self.phase = PRUNE_AGAIN if late and self.phase == POLISH else DONE  # with its affine part, pruning would part x from −x again
+        # not where opposites were found: with its affine part, pruning would part x from −x again
+        self.phase = PRUNE_AGAIN if late and self.phase == POLISH else DONE
         return fit
 
     def _settle(self, loss: SpanLoss, fit: Fit) -> Fits:
