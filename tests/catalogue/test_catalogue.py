@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from exhume.catalogue.copies import Copies, count_copies
+from exhume.catalogue.copies import tell_apart
 from exhume.catalogue.document import BEGIN, END, figure_table, write_document
 from exhume.catalogue.figure import SCALES, Part, PartResults, Scale
 from exhume.catalogue.pictures import recovered_pixels, true_pixels, wrong_signs
@@ -40,7 +40,7 @@ def test_every_figure_has_words_and_runs_at_every_scale(scale: Scale) -> None:
         assert all(part.sweeps and part.title for part in parts)
 
 
-@pytest.mark.parametrize("name", ["fig3", "fig8", "fig9", "fig15", "fig16"])
+@pytest.mark.parametrize("name", ["fig3", "fig8-logistic", "fig9-features", "fig15", "fig16"])
 @pytest.mark.parametrize("scale", ["quick", "here"])
 def test_figures_on_the_sphere_can_be_planned_without_any_data(name: str, scale: Scale) -> None:
     planned = plan_figure(FIGURES[name], scale, None)
@@ -51,9 +51,9 @@ def test_figures_on_the_sphere_can_be_planned_without_any_data(name: str, scale:
 
 
 def test_a_number_stands_for_all_parts_of_a_figure() -> None:
-    assert [figure.name for figure in chosen(["fig6"])] == ["fig6", "fig6-resnet"]
-    assert [figure.name for figure in chosen(["fig6-resnet", "fig1"])] == ["fig1", "fig1-images", "fig6-resnet"]
-    with pytest.raises(UsageError, match=r"expected a figure out of fig1, .*, or theory, found 'fig18'"):
+    assert [figure.name for figure in chosen(["fig6"])] == ["fig6-resnet", "fig6-two-layer"]
+    assert [figure.name for figure in chosen(["fig6-resnet", "fig1"])] == ["fig1-curve", "fig1-images", "fig6-resnet"]
+    with pytest.raises(UsageError, match=r"expected a figure out of fig1-curve, .*, or theory, found 'fig18'"):
         chosen(["fig18"])
 
 
@@ -153,9 +153,14 @@ def test_candidates_are_samples_copies_or_blends() -> None:
     samples = torch.eye(4)[:3] * 2
     blend = samples[0] + samples[1]
     candidates = torch.stack([samples[0], -3 * samples[0], samples[2], blend, torch.tensor([0.0, 0.0, 0.0, 1.0])])
-    assert count_copies(samples, candidates) == Copies(samples=2, extra=1, blends=2)
+    coefficients = torch.tensor([[1.0], [-0.5], [0.2], [0.3], [1e-5]])
+    kinds = tell_apart(samples, candidates, coefficients)
+    assert (kinds.samples, kinds.blends) == (2, 1)
+    assert kinds.spare.tolist() == [False, True, False, False, False]
+    assert kinds.idle.tolist() == [False, False, False, False, True]
     near = samples[:1] + 0.09 * math.sqrt(2) * torch.eye(4)[3:]
-    assert count_copies(samples, near) == Copies(1, 0, 0)
+    kinds = tell_apart(samples, near, coefficients[:1])
+    assert (kinds.samples, kinds.blends, int(kinds.spare.sum())) == (1, 0, 0)
 
 
 def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_with_all_what_has_no_data_is_left_out_and_by_name_it_is_refused(
         ([], "expected names of figures"),
         (["fig3", "--all"], "expected names of figures"),
         (["fig3", "--quick", "--paper"], "expected one of --quick and --paper, found both"),
-        (["fig99"], "expected a figure out of fig1, "),
+        (["fig99"], "expected a figure out of fig1-curve, "),
     ],
 )
 def test_a_wrong_request_is_one_line(exhume: Command, tmp_path: Path, arguments: list[str], words: str) -> None:

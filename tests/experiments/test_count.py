@@ -102,12 +102,13 @@ def test_candidates_are_arranged_by_the_sample_they_resemble_with_its_sign(
     mixed = torch.stack([-faces.inputs[2], faces.inputs[0], faces.inputs[1], 2 * faces.inputs[0]])
     found = replace(guesses[0].found, candidates=mixed, coefficients=torch.ones(4, 1))
     marks = torch.tensor([True, False, False, False])
-    arranged = arrange(replace(guesses[0], samples=4, found=found, copy=marks, idle=~marks), truth)
+    told = replace(guesses[0], samples=4, found=found, copy=marks, idle=~marks)
+    arranged = arrange(found.candidates, told.spare, truth)
     pixels = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
     assert torch.allclose(arranged.pictures, pixels[[0, 0, 1, 2]], atol=1e-5)
     assert arranged.marked.tolist() == [False, False, False, True]
     explained = replace(guesses[-1], found=replace(found, loss=1e-8), copy=marks, idle=~marks)
-    assert arrange(explained, truth).marked.all(), "idle candidates are known once the weights are explained"
+    assert explained.spare.all(), "idle candidates are known once the weights are explained"
 
 
 def test_numbers_below_one_are_refused(observation: Observation) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from exhume.catalogue.figure import Figure, Part, Scale
 from exhume.catalogue.pictures import PictureFigure
-from exhume.catalogue.scales import EXHUME, EXHUME_ON_IMAGES, PUBLISHED, cifar, grid, sphere
+from exhume.catalogue.scales import EXHUME, PUBLISHED, cifar, exhume, grid, sphere
 from exhume.catalogue.thresholds import Panel, ThresholdFigure, sweeps_of
 
 SMALL_IMAGES = "8x8 pixels and few samples instead of 32x32 and n=100; the attacks stop early"
@@ -13,7 +13,7 @@ RESIDUAL = ("error", "span_residual", "training_loss")
 
 def _figure_1_left(scale: Scale) -> Sequence[Panel]:
     n, side, seeds = {"quick": (4, 4, 2), "here": (20, 32, 3), "paper": (100, 32, 4)}[scale]
-    attacks = [EXHUME_ON_IMAGES[scale]] + ([PUBLISHED[scale]] if scale != "here" else [])
+    attacks = [exhume(scale, n, images=side == 32)] + ([PUBLISHED[scale]] if scale != "here" else [])
     victim = cifar(n, side, params=grid(scale, n, 3 * side * side))
     panels = [Panel(f"CIFAR-10 {side}x{side}, n={n}", sweeps_of([victim], attacks, seeds), ("error", "training_loss"))]
     return [*panels, _ends_at_full_scale()] if scale == "here" else panels
@@ -21,7 +21,7 @@ def _figure_1_left(scale: Scale) -> Sequence[Panel]:
 
 def _ends_at_full_scale() -> Panel:
     """n = 100 where labels are just fitted, and at p = 10dn, which is the run of the images."""
-    below = sweeps_of([cifar(100, params=[20, 100, 300])], [EXHUME_ON_IMAGES["here"]], 1)
+    below = sweeps_of([cifar(100, params=[20, 100, 300])], [exhume("here", 100, images=True)], 1)
     above = [sweep for part in _figure_1_right("here") for sweep in part.sweeps]
     return Panel("CIFAR-10 32x32, n=100", (*below, *above))
 
@@ -55,7 +55,7 @@ def _figure_3(scale: Scale) -> Sequence[Panel]:
 def _sphere_panel(scale: Scale, d: int, n: int, seeds: int, published_seeds: int) -> Panel:
     """The published attack takes far longer and may have fewer seeds."""
     victim = sphere(d, n, params=grid(scale, n, d))
-    sweeps = sweeps_of([victim], [EXHUME[scale]], seeds)
+    sweeps = sweeps_of([victim], [exhume(scale, n)], seeds)
     if published_seeds:
         sweeps += sweeps_of([victim], [PUBLISHED[scale]], published_seeds)
     return Panel(f"sphere, d={d}, n={n}", sweeps)
@@ -78,7 +78,7 @@ def _tiny_imagenet_curve(scale: Scale) -> Sequence[Panel]:
     options = {} if side == 64 else {"side": side}
     d = 3 * side * side
     victim = {"kind": "rf", "data": "tiny-imagenet", "samples": n, "params": grid(scale, n, d), **options}
-    return [Panel(f"Tiny-ImageNet {side}x{side}, n={n}", sweeps_of([victim], [EXHUME[scale]], seeds), RESIDUAL)]
+    return [Panel(f"Tiny-ImageNet {side}x{side}, n={n}", sweeps_of([victim], [exhume(scale, n)], seeds), RESIDUAL)]
 
 
 def _tiny_imagenet_pictures(scale: Scale) -> Sequence[Part]:
@@ -96,28 +96,28 @@ def _figure_8_left(scale: Scale) -> Sequence[Panel]:
         "paper": (100, 100, 10, 1_000_000),
     }[scale]
     victim = sphere(d, n, labels="sign", fit="logistic", step_size=1e-3, steps=steps, params=grid(scale, n, d))
-    attacks = [EXHUME[scale]] + ([PUBLISHED[scale]] if scale != "here" else [])
+    attacks = [exhume(scale, n)] + ([PUBLISHED[scale]] if scale != "here" else [])
     return [Panel(f"logistic loss, d={d}, n={n}", sweeps_of([victim], attacks, seeds))]
 
 
 def _figure_9_left(scale: Scale) -> Sequence[Panel]:
     d, n, seeds = {"quick": (12, 4, 2), "here": (100, 20, 10), "paper": (100, 20, 10)}[scale]
     victim = sphere(d, n, params=grid(scale, n, d))
-    attacks = [EXHUME[scale]] + ([PUBLISHED[scale]] if scale == "paper" else [])
+    attacks = [exhume(scale, n)] + ([PUBLISHED[scale]] if scale == "paper" else [])
     return [Panel(f"random features, d={d}, n={n}", sweeps_of([victim], attacks, seeds), RESIDUAL)]
 
 
 FEWER = "the attack stops after 600 iterations, also where it would go on"
 FIGURES: tuple[Figure, ...] = (
     ThresholdFigure(
-        "fig1",
+        "fig1-curve",
         "two thresholds: p = n fits the labels, p ~ dn gives the data away",
         "error about 1.0 at p = n, about 0.5 at p = dn, about 0 at p = 10dn (n=100, 4 seeds)",
         _figure_1_left,
         {
             "quick": "4x4 pixels, n=4, 2 seeds; the attacks stop early",
-            "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 at the ends; exhume's attack, not told n, "
-            "at most 400 iterations",
+            "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 at the ends; exhume's attack, at most 400 "
+            "iterations",
         },
     ),
     PictureFigure(
@@ -132,7 +132,7 @@ FIGURES: tuple[Figure, ...] = (
         "the span residual falls with the error at p ~ dn",
         "the residual is large up to p ~ dn and drops sharply after it",
         _figure_2,
-        {"quick": "as fig1", "here": "as fig1; not told n, so it is not trivially 0 below p = n"},
+        {"quick": "as fig1-curve", "here": "as fig1-curve"},
     ),
     ThresholdFigure(
         "fig3",
@@ -162,14 +162,14 @@ FIGURES: tuple[Figure, ...] = (
         {"quick": "8x8 pixels, n=2", "here": "n=10 at p = 3dn, told n"},
     ),
     ThresholdFigure(
-        "fig8",
+        "fig8-logistic",
         "logistic loss: the same threshold (figure 8, left)",
         "error 0 only for p well above dn (10 seeds)",
         _figure_8_left,
         {"quick": "d=8, n=4, 10,000 steps of training", "here": f"3 seeds; exhume's attack; {FEWER}"},
     ),
     ThresholdFigure(
-        "fig9",
+        "fig9-features",
         "error, training loss and span residual together (figure 9, left)",
         "the residual falls with the error at p ~ dn (10 seeds)",
         _figure_9_left,

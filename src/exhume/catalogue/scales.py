@@ -23,12 +23,17 @@ EXHUME: dict[Scale, dict[str, Any]] = {
     "here": {"method": "split-newton", "iterations": 600},
     "paper": {"method": "split-newton", "iterations": 2_000},
 }
-EXHUME_ON_IMAGES: dict[Scale, dict[str, Any]] = EXHUME | {"here": {"method": "split-newton", "iterations": 400}}
+ON_IMAGES: dict[Scale, dict[str, Any]] = {"here": {"iterations": 400}}
 PUBLISHED: dict[Scale, dict[str, Any]] = {
     "quick": {"method": "heavy-ball", "iterations": 1_000},
     "here": {"method": "heavy-ball", "iterations": 20_000},
     "paper": {"method": "heavy-ball", "iterations": 60_000},
 }
+
+
+def exhume(scale: Scale, n: int, images: bool = False) -> dict[str, Any]:
+    """exhume's attack with the knowledge that the published one needs, n: what is compared is what each makes of it."""
+    return EXHUME[scale] | {"samples": n} | (ON_IMAGES.get(scale, {}) if images else {})
 
 
 def grid(scale: Scale, n: int, d: int) -> list[int]:

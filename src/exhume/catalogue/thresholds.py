@@ -12,6 +12,7 @@ from exhume.experiments.sweep import Sweep
 from exhume.report.threshold_figures import NAMES, Curve, ThresholdPanel, draw_thresholds
 
 Rows = Sequence[Mapping[str, Any]]
+RECOVERED_ERROR = 0.1
 
 
 def p_grid(n: int, d: int, below: Sequence[float], above: Sequence[float]) -> list[int]:
@@ -93,6 +94,7 @@ def threshold_sentences(result: PartResults) -> list[str]:
                     sentences.append(
                         f"{panel.title}, {attack}{with_value}: {NAMES.get(quantity, quantity)} "
                         f"{at_thresholds(chosen, quantity, panel.against)}"
+                        f"{_recovered_from(chosen, panel.against) if quantity == 'error' else ''}"
                     )
     return sentences
 
@@ -105,6 +107,17 @@ def at_thresholds(rows: Rows, quantity: str, against: str = "p") -> str:
         return "nowhere"
     wanted = sorted({_nearest(means, n), _nearest(means, d * n), max(means)})
     return ", ".join(f"{shown(means[p])} at p = {_in_units(p, n, d)}" for p in wanted)
+
+
+def _recovered_from(rows: Rows, against: str) -> str:
+    """From which p on the mean error stays small; nothing where it never does."""
+    n, d = int(rows[0]["n"]), int(rows[0]["d"])
+    first = None
+    for p, values in reversed(over_seeds(rows, "error", against).items()):
+        if statistics.fmean(values) >= RECOVERED_ERROR:
+            break
+        first = p
+    return "" if first is None else f", below {RECOVERED_ERROR} from p = {_in_units(first, n, d)} on"
 
 
 def _nearest(ps: Iterable[int], aim: int) -> int:

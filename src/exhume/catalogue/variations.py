@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from exhume.attacks.heavy_ball import published_step
-from exhume.catalogue.copies import count_copies
+from exhume.catalogue.copies import tell_apart
 from exhume.catalogue.figure import Figure, Part, PartResults, Scale, attack_name, shown
-from exhume.catalogue.pictures import draw_runs
-from exhume.catalogue.scales import EXHUME, PUBLISHED, cifar, grid, sphere
+from exhume.catalogue.pictures import true_pixels
+from exhume.catalogue.scales import EXHUME, PUBLISHED, cifar, exhume, grid, sphere
 from exhume.catalogue.thresholds import Panel, ThresholdFigure, p_grid, sweeps_of
+from exhume.experiments.count import arrange
+from exhume.report.count_figure import Band, draw_counts
 
 
 def _figure_11(scale: Scale) -> Sequence[Panel]:
@@ -22,7 +24,7 @@ def _figure_11(scale: Scale) -> Sequence[Panel]:
     d = 3 * side * side
     steps = [round(factor * published_step(d), 6) for factor in factors]
     victim = cifar(n, side, params=p_grid(n, d, (), ratios))
-    sweeps = sweeps_of([victim], [PUBLISHED[scale] | {"step": steps}, EXHUME[scale]], seeds)
+    sweeps = sweeps_of([victim], [PUBLISHED[scale] | {"step": steps}, exhume(scale, n)], seeds)
     title = f"CIFAR-10 {side}x{side}, n={n}"
     return [
         Panel(title, sweeps, (quantity,), "attack.step", "step", log_y=quantity != "error")
@@ -31,24 +33,24 @@ def _figure_11(scale: Scale) -> Sequence[Panel]:
 
 
 def _figure_15(scale: Scale) -> Sequence[Panel]:
-    sizes = {"quick": [(8, 4, 2)], "here": [(30, 20, 3)], "paper": [(30, 20, 10), (100, 100, 10)]}[scale]
+    sizes = {"quick": [(8, 4, 2)], "here": [(30, 20, 10)], "paper": [(30, 20, 10), (100, 100, 10)]}[scale]
     penalties = [0.01, 10.0] if scale == "quick" else [0.01, 1.0, 100.0]
     panels = []
     for d, n, seeds in sizes:
         plain = sphere(d, n, params=grid(scale, n, d))
-        sweeps = sweeps_of([plain, plain | {"ridge": penalties}], [EXHUME[scale]], seeds)
+        sweeps = sweeps_of([plain, plain | {"ridge": penalties}], [exhume(scale, n)], seeds)
         panels.append(Panel(f"ridge, d={d}, n={n}", sweeps, varied="train.ridge", varied_name="lambda"))
     return panels
 
 
 def _figure_16(scale: Scale) -> Sequence[Panel]:
-    sizes = {"quick": [(8, 4, 2)], "here": [(30, 20, 3)], "paper": [(30, 20, 10), (100, 100, 10)]}[scale]
+    sizes = {"quick": [(8, 4, 2)], "here": [(30, 20, 10)], "paper": [(30, 20, 10), (100, 100, 10)]}[scale]
     pruned = ["obs50"] if scale == "quick" else ["obs25", "obs50", "obs75"]
     panels = []
     for d, n, seeds in sizes:
         unpruned = [p for p in grid(scale, n, d) if p > n]  # of fewer weights none is to spare
         plain = sphere(d, n, params=unpruned)
-        sweeps = sweeps_of([plain, plain | {"defence": pruned}], [EXHUME[scale]], seeds)
+        sweeps = sweeps_of([plain, plain | {"defence": pruned}], [exhume(scale, n)], seeds)
         title = f"p before pruning, d={d}, n={n}"
         panels.append(Panel(title, sweeps, varied="train.defence", varied_name="pruned", against="train.params"))
     return panels
@@ -87,13 +89,18 @@ class CountFigure(Figure):
         ]
 
     def draw(self, results: Sequence[PartResults], folder: Path) -> list[Path]:
+        """For each part the true images, and all candidates of each n^ in their order; copies are framed."""
         drawn = []
-        for result in results:
+        for number, result in enumerate(results):
+            truth = result.folder(result.rows[0]).truth()
+            bands = [Band(f"true, n = {len(truth.inputs)}", true_pixels(truth))]
             for row in result.rows:
-                told = PartResults(
-                    Part(f"{result.part.title} told {row['attack.samples']}", result.part.sweeps), [row], result.runs
-                )
-                drawn += draw_runs(told, self.name, folder)
+                found = result.folder(row).reconstruction()
+                kinds = tell_apart(truth.inputs, found.candidates, found.coefficients)
+                shown = arrange(found.candidates, kinds.spare, truth)
+                bands.append(Band(f"{row['method']}\nn^ = {row['attack.samples']}", shown.pictures, shown.marked))
+            drawn.append(folder / f"{self.name}{'' if number == 0 else f'-{number + 1}'}.png")
+            draw_counts(bands, drawn[-1])
         return drawn
 
     def findings(self, results: Sequence[PartResults]) -> list[str]:
@@ -102,11 +109,13 @@ class CountFigure(Figure):
 
 def _count_sentence(result: PartResults, row: Mapping[str, Any]) -> str:
     run = result.folder(row)
-    copies = count_copies(run.truth().inputs, run.reconstruction().candidates)
+    found = run.reconstruction()
+    kinds = tell_apart(run.truth().inputs, found.candidates, found.coefficients)
     return (
         f"{result.part.title}, {attack_name(row)} with n^ = {row['attack.samples']}: "
         f"{row['samples_found']} candidates, "
-        f"{copies.samples} samples found, {copies.extra} duplicates, {copies.blends} blends, "
+        f"{kinds.samples} samples found, {int(kinds.spare.sum())} duplicates, {kinds.blends} blends, "
+        f"{int(kinds.idle.sum())} idle, "
         f"rho {shown(float(row['error']))}"
     )
 
@@ -128,13 +137,13 @@ FIGURES: tuple[Figure, ...] = (
         "a ridge penalty does not move the threshold",
         "even very large penalties leave the threshold where it is (10 seeds)",
         _figure_15,
-        {"quick": "d=8, n=4, 2 seeds", "here": "(30, 20), 3 seeds, penalties 0.01, 1, 100; exhume's attack"},
+        {"quick": "d=8, n=4, 2 seeds", "here": "(30, 20), penalties 0.01, 1, 100; exhume's attack"},
     ),
     ThresholdFigure(
         "fig16",
         "pruning with Optimal Brain Surgeon raises the p that is needed",
         "the more is pruned, the more parameters it takes (10 seeds)",
         _figure_16,
-        {"quick": "d=8, n=4, 2 seeds", "here": "(30, 20), 3 seeds, 25, 50 and 75 % pruned; exhume's attack"},
+        {"quick": "d=8, n=4, 2 seeds", "here": "(30, 20), 25, 50 and 75 % pruned; exhume's attack"},
     ),
 )

@@ -90,7 +90,7 @@ def _draw(folder: "RunFolder", guesses: list["Guess"]) -> bool:
     chosen = [min(shown), *([n] if n in shown else []), max(shown)]
     bands = [Band(f"true, n = {n}", truth.preparation.to_pixels(truth.inputs, truth.preparation.scale))]
     for samples in dict.fromkeys(chosen):
-        arranged = arrange(shown[samples], truth)
+        arranged = arrange(shown[samples].found.candidates, shown[samples].spare, truth)
         bands.append(Band(f"told {samples}", arranged.pictures, arranged.marked))
     draw_counts(bands, Path(folder.path) / "count.png")
     return True

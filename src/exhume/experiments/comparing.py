@@ -67,7 +67,8 @@ def compare_attacks(
             continue
         told(f"{entry.name} ...")
         try:
-            found = _attack(run, observation, AttackRequest(**entry.request, budget=seconds, dtype=dtype), seed)
+            asked = AttackRequest.model_validate({**entry.request, "budget": seconds, "dtype": dtype})
+            found = _attack(run, observation, asked, seed)
         except (UsageError, ExhumeError) as reason:
             compared.append(Compared(entry.name, entry.knowledge, str(reason)))
             continue

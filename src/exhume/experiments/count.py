@@ -55,6 +55,11 @@ class Guess:
         return int(self.copy.sum())
 
     @property
+    def spare(self) -> Bool[Tensor, " m"]:
+        """Copies, and idle candidates where the weights are explained."""
+        return self.copy if self.needed is None else self.copy | self.idle
+
+    @property
     def needed(self) -> int | None:
         """Candidates without copies and idle ones; None while the weights are not explained, and nothing is known."""
         explained = self.found.loss <= EXPLAINED
@@ -141,12 +146,12 @@ class Arranged:
     marked: Bool[Tensor, " m"]
 
 
-def arrange(guess: Guess, truth: Truth) -> Arranged:
+def arrange(candidates: Float[Tensor, "m d"], spare: Bool[Tensor, " m"], truth: Truth) -> Arranged:
     """Pictures of the candidates in the order of the samples that they are nearest to, with the better sign.
 
-    A blend has no sample of its own and is shown at the average brightness of the data.
+    A blend has no sample of its own and is shown at the average brightness of the data. Spare ones are marked.
     """
-    rows = torch.nn.functional.normalize(guess.found.candidates.to(truth.inputs.dtype), dim=1)
+    rows = torch.nn.functional.normalize(candidates.to(truth.inputs.dtype), dim=1)
     cosines = rows @ torch.nn.functional.normalize(truth.inputs, dim=1).T
     nearest = cosines.abs().argmax(dim=1)
     signs = torch.where(cosines.gather(1, nearest[:, None]) < 0, -1.0, 1.0).to(rows)
@@ -154,7 +159,6 @@ def arrange(guess: Guess, truth: Truth) -> Arranged:
     scale = truth.preparation.scale.to(rows)
     order = nearest.argsort(stable=True)
     pictures = truth.preparation.to_pixels((rows * signs * norms)[order], scale[nearest][order])
-    spare = guess.copy if guess.needed is None else guess.copy | guess.idle
     return Arranged(pictures, spare[order])
 
 
