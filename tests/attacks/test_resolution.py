@@ -59,15 +59,17 @@ def test_frequencies_that_do_not_help_to_predict_are_trusted_for_nobody() -> Non
 
 
 def test_the_whole_is_trusted_to_where_half_of_the_trusted_candidates_are() -> None:
-    cosines = torch.tensor([[0.99, 0.99, 0.95, 0.5], [0.99, 0.95, 0.6, 0.4], [0.95, 0.6, 0.5, 0.3]])
+    cosines = torch.tensor([[0.99, 0.99, 0.96, 0.5], [0.99, 0.96, 0.6, 0.4], [0.96, 0.94, 0.5, 0.3]])
     found = trust(RUNGS, cosines.double(), [0.3, 0.2, 0.1])
     assert found.trusted == (6, 4, 2, 0)
     assert found.frequencies == 4
-    assert found.cosines == pytest.approx((0.99, 0.95, 0.6, 0.4))
+    assert found.cosines == pytest.approx((0.99, 0.96, 0.6, 0.4))
 
 
-def test_a_confidence_of_one_half_is_a_cosine_of_nine_tenths() -> None:
-    assert Resolution(2, (2, 2), (0.9, 1.0)).confidence == pytest.approx((0.5, 1.0))
+def test_a_confidence_of_one_half_is_half_the_error_that_a_cosine_of_nine_tenths_allows() -> None:
+    sure, half, doubtful = Resolution(2, (2, 2, 2), (1.0, 0.95, 0.9)).confidence
+    assert (sure, half) == pytest.approx((1.0, 0.5))
+    assert doubtful < 1 / 3
 
 
 def test_free_numbers_are_those_that_the_equations_determine() -> None:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.problem import PriorProblem
-from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, pruned, refined, regrown
+from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, pruned, refined, regrown, told_apart
 from exhume.attacks.prior.spectrum import Spectrum
 from exhume.attacks.problem import State, Step
 from exhume.attacks.retraction import to_norm
@@ -140,11 +140,15 @@ class _Search:
             fit = yield from self._first_growth(loss, level)
         elif self.round == 0:
             fit = yield from refined(loss, loss.fit(self._at(level)), level.norm, SHARPEN_STEPS)
-            if rung.prunes and self.problem.whole.samples is None:
+            if self.problem.whole.samples is not None:
+                fit = yield from told_apart(loss, level, fit)
+            elif rung.prunes:
                 fit = yield from pruned(loss, level, fit, lambda found: self.problem.unseen(loss, level, found))
         else:
             generator = self.problem.whole.generator(1009 * self.rung + self.round)
             fit = yield from regrown(loss, level, loss.fit(self._at(level)), generator, rung.dropped)
+        if self.round and self.problem.whole.samples is not None:
+            fit = yield from told_apart(loss, level, fit)
         self.candidates, self.round = fit.candidates, self.round + 1
         if self.round > rung.rounds:
             self._judge(loss, level, fit)

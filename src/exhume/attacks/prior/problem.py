@@ -19,6 +19,7 @@ from exhume.attacks.prior.spectrum import ImageBasis, Spectrum
 from exhume.attacks.problem import Problem
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.case import RidgeCase
+from exhume.attacks.ridge.pruning import without_copies
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.attacks.subspace.parametrisation import LoweredRows, Subspace
 from exhume.errors import UsageError
@@ -31,7 +32,8 @@ ROWS_A_NUMBER = 20  # rows that are looked at for each number of a candidate: mo
 HELD_BYTES = 2**32  # for V in all its frequencies; where it needs more, the finest are left out
 LEAST_RESOLUTION = 1024
 FEW_WEIGHTS = 100
-LEAST_SPARE = 0.1  # of the equations, where nearly all are used up
+LEAST_SPARE = 0.03  # of the equations, where nearly all are used up
+LOOKALIKE = 0.8  # a cosine between candidates from which only the stronger one is trusted
 HOPELESS_LOSS = 0.7  # on unseen weights: no candidate is trusted above it
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.2)  # of unresolved energy, one of which the steering weights choose
 
@@ -174,7 +176,8 @@ class PriorCase:
         cosines = expected_cosines(fit.candidates, curvature, noise, scale * basis.variance, rungs)
         if last.unseen > HOPELESS_LOSS:
             cosines = torch.zeros_like(cosines)
-        return trust(rungs, cosines, [cut.unseen for cut in cuts])
+        cosines[:, ~without_copies(fit.candidates, fit.coefficients, LOOKALIKE)] = 0
+        return trust(rungs, cosines, [cut.steering for cut in cuts])
 
     def _best_cut(self, places: Float[Tensor, "m r"]) -> "_Cut":
         """Candidates cut to r coordinates, with the smoothing that predicts the steering weights best."""

@@ -13,8 +13,11 @@ norm, and so a cosine to the truth at that resolution can be expected:
     cos²_i(r) = s_i(r) / (s_i(r) + Σ_{j ≤ r} [C_j]_ii),    s_i(r) = (norm² − Σ_j [C_j]_ii) · share of x̂_i below r.
 
 As in `certificate.py`, H is divided by the share of the equations that is left over (`free_numbers` are used up), and
-luck with a few unseen weights is allowed for. A candidate is trusted to the largest r with an expected cosine of 0.9.
-Frequencies beyond the point where unseen weights stop being predicted better are not trusted for anybody.
+luck with a few unseen weights is allowed for. What is trusted is to have a cosine above 0.9. The model of the noise is
+crude: samples that are missing altogether are noise too, and one that looks like the candidates; so a candidate is
+trusted to the largest r with an expected cosine of 0.95, half the square of the error. Of candidates that are copies of
+each other only the strongest is. Frequencies beyond the point where the steering weights stop being predicted better
+are not trusted for anybody.
 """
 
 import math
@@ -25,9 +28,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-TRUSTED_COSINE = 0.9
+EXPECTED_COSINE = 0.95  # to be trusted at 0.9
 FIRST_RUNG, RUNGS_AN_OCTAVE = 12, 2
-STILL_BETTER = 0.01  # a rung has to lower the unseen loss by this share to count
+STILL_BETTER = 0.01  # a rung has to lower the loss by this share to count
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +46,8 @@ class Resolution:
 
     @property
     def confidence(self) -> tuple[float, ...]:
-        """1/2 at the cosine that counts as trusted, by the square of the tangent."""
-        least = 1 / TRUSTED_COSINE**2 - 1
+        """1/2 at the cosine to expect of what is trusted, by the square of the tangent."""
+        least = 1 / EXPECTED_COSINE**2 - 1
         return tuple(0.0 if cosine <= 0 else 1 / (1 + (1 / cosine**2 - 1) / least) for cosine in self.cosines)
 
 
@@ -86,25 +89,25 @@ def free_numbers(curvature: Float[Tensor, "m m"], noise: float, variance: Float[
     return float((1 / (1 + noise / (values[:, None] * variance.double()))).sum())
 
 
-def last_useful(rungs: Sequence[int], unseen: Sequence[float]) -> int:
-    """The last resolution whose own frequencies made unseen weights better predicted."""
+def last_useful(rungs: Sequence[int], losses: Sequence[float]) -> int:
+    """The last resolution whose own frequencies made weights better predicted."""
     best, found = math.inf, rungs[0]
-    for rung, loss in zip(rungs, unseen, strict=True):
+    for rung, loss in zip(rungs, losses, strict=True):
         if loss < (1 - STILL_BETTER) * best:
             best, found = loss, rung
     return found
 
 
-def trust(rungs: Sequence[int], cosines: Float[Tensor, "rungs m"], unseen: Sequence[float]) -> Resolution:
-    """`unseen` are the losses on unseen weights of the candidates cut to each rung.
+def trust(rungs: Sequence[int], cosines: Float[Tensor, "rungs m"], losses: Sequence[float]) -> Resolution:
+    """`losses` are those of the candidates cut to each rung, on weights that were not fitted.
 
     The result as a whole is trusted to where at least half of the candidates are that are trusted at all.
     """
-    useful = last_useful(rungs, unseen)
+    useful = last_useful(rungs, losses)
     trusted = []
     for candidate in cosines.T.tolist():
         good = [
-            rung for rung, cosine in zip(rungs, candidate, strict=True) if cosine >= TRUSTED_COSINE and rung <= useful
+            rung for rung, cosine in zip(rungs, candidate, strict=True) if cosine >= EXPECTED_COSINE and rung <= useful
         ]
         trusted.append(max(good, default=0))
     reached = sorted((rung for rung in trusted if rung), reverse=True)

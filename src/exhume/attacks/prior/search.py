@@ -19,6 +19,7 @@ from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
 from exhume.attacks.prior.newton import PriorNewton
 from exhume.attacks.prior.smoothing import smoothed
 from exhume.attacks.retraction import to_norm
+from exhume.attacks.ridge.pruning import without_copies
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 
@@ -109,11 +110,7 @@ def grown_freely(loss: PriorLoss, level: Level, score: Callable[[PriorFit], floa
 
 def merged(loss: PriorLoss, level: Level, fit: PriorFit) -> PriorFits:
     """One candidate for each group that agrees up to sign: the prior costs half as much for two halves of a sample."""
-    units = to_norm(fit.candidates, 1.0)
-    alike = (units @ units.T).abs() > COPY_COSINE
-    kept = torch.zeros(len(units), dtype=torch.bool, device=units.device)
-    for index in fit.coefficients.norm(dim=1).argsort(descending=True).tolist():
-        kept[index] = not bool((alike[index] & kept).any())
+    kept = without_copies(fit.candidates, fit.coefficients, COPY_COSINE)
     if bool(kept.all()):
         return fit
     return (yield from refined(loss, loss.fit(fit.candidates[kept]), level.norm, STAGE_STEPS))
@@ -136,6 +133,14 @@ def pruned(
         else:
             several //= 2
     return fit
+
+
+def told_apart(loss: PriorLoss, level: Level, fit: PriorFit) -> PriorFits:
+    """As many candidates as before, but other ones in place of copies: the halves of one sample hide another."""
+    fewer = yield from merged(loss, level, fit)
+    if len(fewer.candidates) == len(fit.candidates):
+        return fit
+    return (yield from grown(loss, level, fewer.candidates, len(fit.candidates)))
 
 
 def regrown(loss: PriorLoss, level: Level, fit: PriorFit, generator: torch.Generator, most: float) -> PriorFits:

@@ -41,12 +41,14 @@ def needed(
     return mask
 
 
-def without_copies(fit: Fit, cosine: float = COPY_COSINE) -> Bool[Tensor, " m"]:
+def without_copies(
+    candidates: Float[Tensor, "m d"], coefficients: Float[Tensor, "m k"], cosine: float = COPY_COSINE
+) -> Bool[Tensor, " m"]:
     """Keeps the strongest of each group of candidates that agree up to sign."""
-    units = fit.candidates / fit.candidates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(fit.candidates.dtype).tiny)
+    units = candidates / candidates.norm(dim=1, keepdim=True).clamp_min(torch.finfo(candidates.dtype).tiny)
     alike = (units @ units.T).abs() > cosine
     kept = torch.zeros(len(units), dtype=torch.bool, device=units.device)
-    for index in fit.coefficients.norm(dim=1).argsort(descending=True).tolist():
+    for index in coefficients.norm(dim=1).argsort(descending=True).tolist():
         kept[index] = not bool((alike[index] & kept).any())
     return kept
 

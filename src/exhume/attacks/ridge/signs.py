@@ -59,7 +59,7 @@ def trimmed(loss: SpanLoss, fit: Fit, negligible: float) -> Float[Tensor, "fewer
     Two passes where the activation is linear plus even, else none.
     """
     candidates, features = fit.candidates, loss.features
-    kept = without_copies(fit)
+    kept = without_copies(fit.candidates, fit.coefficients)
     if loss.affine is None and features.bias is None and features.activation.linear_plus_even:
         products = BothSigns.of(loss, candidates[kept])
         chosen = products.needed(negligible)

@@ -175,7 +175,7 @@ class _Search:
         if not self.bench.dense:
             fit = yield from self._accept_if_as_good(fit, self._needed(fit))
         for cosine in (COPY_COSINE, SATELLITE_COSINE):
-            fit = yield from self._merge(fit, without_copies(fit, cosine))
+            fit = yield from self._merge(fit, without_copies(fit.candidates, fit.coefficients, cosine))
         fit = yield from self._remove_cheap(fit)
         fit = yield from self._remove_needless(fit)
         told = self.problem.samples
