@@ -47,7 +47,7 @@ def cosines(found: torch.Tensor, r: int) -> torch.Tensor:
 
 
 def test_coarse_images_come_back_below_the_threshold() -> None:
-    found = run_attack(observed(0.8), ImagePrior()).reconstruction
+    found = run_attack(observed(0.9), ImagePrior()).reconstruction
     summary = found.summary()
     assert summary["outcome"] == Outcome.PARTIAL.value
     assert summary["prior"] == "image (1/f)"
