@@ -74,7 +74,7 @@ def draw_coefficients(pairs_by_ratio: Mapping[str, Sequence[tuple[float, float]]
     scatter.axhline(0.1, color="grey", linewidth=0.8, linestyle=":")
     scatter.set(xscale="log", yscale="log", xlabel="|alpha_i| / max |alpha|", ylabel="error of the sample / sqrt(d)")
     shares.set(xlabel="|alpha_i| / max |alpha|", ylabel="share within 0.1 sqrt(d)", ylim=(-0.03, 1.03))
-    shares.legend(frameon=False, fontsize=8)
+    figure.legend(*shares.get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside right center")
     for axis in (scatter, shares):
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=10)
