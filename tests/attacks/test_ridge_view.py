@@ -78,3 +78,20 @@ def test_it_is_then_attacked_exactly(users: str) -> None:
     found = exhume.reconstruct(observation)
     assert found.method == "split-newton"
     assert torch.cdist(samples, found.candidates).min(dim=1).values.max() < 1e-3
+
+
+def test_with_its_start_known_it_is_seen_halfway_and_shows_the_change_of_its_first_layer(users: str) -> None:
+    observation, samples = observed(f"{users}:shallow", "3")
+    assert isinstance(observation.features, ModuleFeatures)
+    source = observation.features.source
+    assert source is not None
+    initial = {name: value + 0.1 for name, value in source.state.items()}
+    spec = f"{users}:shallow"
+    features = network_features(NetworkSource(spec, "3", (2, 4), source.state, initial_state=initial), spec)
+    seen = seen_as_ridge(Observation(features, observation.weights, observation.knowledge))
+    assert isinstance(seen.features, RidgeFeatures)
+    assert seen.initial_rows is not None
+    torch.testing.assert_close(seen.initial_rows.block(0, 200), initial["1.weight"])
+    torch.testing.assert_close(seen.features.rows.block(0, 200), source.state["1.weight"] + 0.05)
+    halfway = torch.nn.functional.gelu(samples @ (source.state["1.weight"] + 0.05).T + source.state["1.bias"] + 0.05)
+    torch.testing.assert_close(seen.ridge(samples), halfway, rtol=1e-4, atol=1e-5)

@@ -14,8 +14,7 @@ from exhume.auditing.target import Target, what_is_attacked
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, averaged_features, penultimate_features
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.ridge_form import as_ridge, shared_groups
-from exhume.features.rows import HeldRows
+from exhume.features.ridge_form import as_ridge, halfway_ridge, shared_groups
 from exhume.networks.head import find_head, name_of
 from exhume.networks.loading import load_state, prepare_for_attack
 from exhume.observation import Initial, Knowledge, Observation
@@ -125,11 +124,7 @@ def _halfway(end: _End, start: _End) -> RidgeFeatures | ModuleFeatures:
         assert isinstance(end.features, ModuleFeatures)
         assert isinstance(start.features, ModuleFeatures)
         return averaged_features(start.features, end.features)
-    assert isinstance(end.ridge.rows, HeldRows)
-    assert isinstance(start.ridge.rows, HeldRows)
-    biases = [one.bias for one in (end.ridge, start.ridge) if one.bias is not None]
-    bias = sum(biases[1:], biases[0]) / 2 if biases else None
-    return replace(end.ridge, rows=HeldRows((end.ridge.rows.values + start.ridge.rows.values) / 2), bias=bias)
+    return halfway_ridge(end.ridge, start.ridge)
 
 
 def _at_start(trained: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:

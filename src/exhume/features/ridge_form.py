@@ -6,6 +6,8 @@ and compared with what the module makes of random inputs at three scales. Two ma
 same for any purpose here.
 """
 
+from dataclasses import replace
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -40,6 +42,23 @@ def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeFeatures | None
                 bias = None if layer.bias is None or not layer.bias.any() else layer.bias.detach().clone()
                 return RidgeFeatures(HeldRows(layer.weight.detach().clone()), activation, bias, trained=True)
     return None
+
+
+def halfway_ridge(end: RidgeFeatures, start: RidgeFeatures) -> RidgeFeatures:
+    """Both of the same φ, with W and b in the middle of their ways: closer to the features that a head grew on."""
+    biases = [one.bias for one in (end, start) if one.bias is not None]
+    bias = sum(biases[1:], biases[0]) / 2 if biases else None
+    return replace(end, rows=HeldRows((_values(end) + _values(start)) / 2), bias=bias)
+
+
+def some_ridge(features: RidgeFeatures, chosen: Int[Tensor, " q"]) -> RidgeFeatures:
+    bias = None if features.bias is None else features.bias[chosen]
+    return replace(features, rows=HeldRows(_values(features)[chosen]), bias=bias)
+
+
+def _values(features: RidgeFeatures) -> Float[Tensor, "p d"]:
+    assert isinstance(features.rows, HeldRows)
+    return features.rows.values
 
 
 def _linear(layer: nn.Linear, inputs: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:
