@@ -27,7 +27,7 @@ def test_published_variants_of_the_attacks_on_all_layers_can_be_asked_for() -> N
     published, ours = choose_method("ntk", gradients_at="trained"), choose_method("ntk", iterations=7)
     assert isinstance(published, NtkAttack)
     assert isinstance(ours, NtkAttack)
-    assert (published.halfway, ours.halfway, ours.iterations) == (False, True, 7)
+    assert (published.back, ours.back, ours.iterations) == (0.0, 0.5, 7)
     margin, free = choose_method("kkt", rule="margin"), choose_method("kkt")
     assert isinstance(margin, KktAttack)
     assert isinstance(free, KktAttack)
@@ -37,7 +37,7 @@ def test_published_variants_of_the_attacks_on_all_layers_can_be_asked_for() -> N
 @pytest.mark.parametrize(
     ("name", "options", "complaint"),
     [
-        ("ntk", {"gradients_at": "nowhere"}, "expected gradients at halfway or trained"),
+        ("ntk", {"gradients_at": "nowhere"}, "expected gradients at halfway, trained, initial"),
         ("kkt", {"rule": "golden"}, "expected a rule out of free, margin"),
         ("auto", {"rule": "margin"}, "expected --rule with --method kkt, found auto"),
         ("kkt", {"gradients_at": "trained"}, "expected --gradients-at with --method ntk, found kkt"),

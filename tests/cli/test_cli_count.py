@@ -45,3 +45,24 @@ def test_numbers_that_make_no_sense_are_refused(
     refused = exhume("count", run, *flags)
     assert refused.returncode == 2
     assert complaint in refused.stderr
+
+
+def test_a_network_of_ones_own_is_counted_where_it_has_the_form(
+    exhume: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "users_counted_nets.py").write_text(
+        "from torch import nn\n\n"
+        "def wide():\n    return nn.Sequential(nn.Linear(6, 90), nn.ReLU(), nn.Linear(90, 1))\n\n"
+        "def deep():\n    return nn.Sequential("
+        "nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 90), nn.Tanh(), nn.Linear(90, 1))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    probe = ("--data", "sphere", "--dim", 6, "--samples", 2, "--freeze", "--method", "closed-form")
+    for name in ("wide", "deep"):
+        assert exhume("train", f"users_counted_nets:{name}", *probe, "--out", name).returncode == 0
+    tried = ("--from", 2, "--to", 2, "--iterations", 5)
+    done = exhume("count", "wide", *tried, "--model", "users_counted_nets:wide")
+    assert done.returncode == 0, done.stderr
+    assert "certificate: n = 2 (recovered)" in done.stdout
+    refused = exhume("count", "deep", *tried, "--model", "users_counted_nets:deep")
+    assert "expected features of the form phi(Vx + b)" in refused.stderr

@@ -11,7 +11,8 @@ from exhume.attacks.tangent.newton import KktAttack, NtkAttack, TangentAttack
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
-GRADIENTS = ("halfway", "trained")
+GRADIENTS = {"halfway": 0.5, "trained": 0.0, "initial": 1.0}
+"""How far back from the trained weights to the initial ones."""
 RULES = ("free", "margin")
 METHODS = ("auto", "split-newton", "heavy-ball", "module-newton", "subspace", "ntk", "kkt", "informed")
 
@@ -82,7 +83,7 @@ def _of_all_weights(
     if name == "informed":
         return InformedAttack() if iterations is None else InformedAttack(iterations)
     if gradients_at not in (None, *GRADIENTS):
-        raise UsageError(f"expected gradients at {' or '.join(GRADIENTS)}, found {gradients_at!r}")
+        raise UsageError(f"expected gradients at {', '.join(GRADIENTS)}, found {gradients_at!r}")
     if rule not in (None, *RULES):
         raise UsageError(f"expected a rule out of {', '.join(RULES)}, found {rule!r}")
     if name == "ntk" and network:
@@ -91,7 +92,7 @@ def _of_all_weights(
         return ModuleTangentAttack(ModuleNewton() if iterations is None else ModuleNewton(iterations))
     limit = TangentAttack.iterations if iterations is None else iterations
     if name == "ntk":
-        return NtkAttack(limit, halfway=gradients_at != "trained")
+        return NtkAttack(limit, back=GRADIENTS[gradients_at or "halfway"])
     return KktAttack(limit, rule="margin" if rule == "margin" else "free")
 
 

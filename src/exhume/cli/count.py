@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exhume.cli.options import JsonOption, RunArgument, SeedOption
+from exhume.cli.options import JsonOption, ModelOption, RunArgument, SeedOption
 from exhume.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def count(
     step: Annotated[float | None, typer.Option(help="Of the published attack; default: as published.")] = None,
     iterations: Annotated[int, typer.Option(help="At most so many steps for each number.")] = 60_000,
     budget: Annotated[str, typer.Option(help="At most so long for each number, e.g. 90s, 10m.")] = "10m",
+    model: ModelOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -33,6 +34,7 @@ def count(
     """
     from exhume.attacks.heavy_ball import HeavyBall
     from exhume.attacks.loop import Limits
+    from exhume.attacks.ridge_view import seen_as_ridge
     from exhume.errors import UsageError
     from exhume.experiments.count import as_csv, certified_samples, estimate, guess_samples
     from exhume.experiments.run import RunFolder
@@ -42,7 +44,7 @@ def count(
     if last < first:
         raise UsageError(f"expected --to of at least --from {first}, found {last}")
     folder = RunFolder.existing(run)
-    observation = folder.observation()
+    observation = seen_as_ridge(folder.observation(model))
     truth = folder.truth().inputs if folder.has_truth() else None
     method = HeavyBall(step_size=step, iterations=iterations)
     limits = Limits(parse_duration(budget))

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.choice import choose_method
+from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.ridge.pruning import removal_costs
@@ -112,7 +112,8 @@ def guess_samples(
 
 def certified_samples(observation: Observation, *, seed: int = 0, limits: Limits | None = None) -> Reconstruction:
     """exhume's attack, which is not told n."""
-    return run_attack(observation.told(None), choose_method("split-newton"), seed=seed, limits=limits).reconstruction
+    method = choose_method("auto", known=known_subspace(observation))
+    return run_attack(observation.told(None), method, seed=seed, limits=limits).reconstruction
 
 
 def estimate(guesses: Iterable[Guess], certified: Reconstruction) -> Counts:

@@ -73,14 +73,14 @@ class TangentAttack:
 
 @dataclass(frozen=True)
 class NtkAttack(TangentAttack):
-    """The change of all weights as a combination of gradients (Loo et al.). `halfway` to the initial weights."""
+    """The change of all weights as a combination of gradients (Loo et al.). `back` as in `TangentView`."""
 
-    halfway: bool = True
+    back: float = 0.5
 
     name: ClassVar[str] = "ntk"
 
     def view(self) -> TangentView:
-        return TangentView(False, self.halfway, self.span, self.smoothness)
+        return TangentView(False, self.back, self.span, self.smoothness)
 
 
 @dataclass(frozen=True)

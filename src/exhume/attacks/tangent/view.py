@@ -1,7 +1,7 @@
 """Two ways to look at all weights of a two-layer network as combinations of gradients.
 
-    ntk    the change of both layers, explained by gradients halfway between both ends of training, or at the trained
-           weights, as published
+    ntk    the change of both layers, explained by gradients halfway between both ends of training, or at one of them:
+           at the trained weights, as published, or at the initial ones
     kkt    the first layer itself, which grew from next to nothing; at the end of training, where a classifier has
            nearly its largest margin or weight decay holds the weights, it is a combination of the gradients there
 
@@ -26,14 +26,15 @@ from exhume.features.rows import HeldRows
 
 @dataclass(frozen=True)
 class TangentView:
-    """`weights_themselves`: the target is not a change (kkt). `halfway`: where the gradients of ntk are taken.
+    """`weights_themselves`: the target is not a change (kkt). `back`: where the gradients of ntk are taken, from
+    0 at the trained weights to 1 at the initial ones.
 
     `span`: search in the row space of the first layer's target where it has a gap. `smoothness` is that of the
     coordinates, `rule` that of the coefficients.
     """
 
     weights_themselves: bool
-    halfway: bool = True
+    back: float = 0.5
     span: bool = True
     smoothness: float = 1.0
     rule: Rule = "free"
@@ -74,8 +75,7 @@ def _look_at_change(whole: WholeNetwork, view: TangentView, used: Int[Tensor, " 
         )
     layer = first_layer_subspace(HeldRows(whole.first[used]), HeldRows(initial[used]))
     change = whole.first - layer.scale * initial
-    back = 0.5 if view.halfway else 0.0
-    weights = (whole.first - back * change, whole.head - back * head_change)
+    weights = (whole.first - view.back * change, whole.head - view.back * head_change)
     network = LayeredNetwork.measured(weights, whole.activation, norm)
     subspace = layer.subspace if layer.exact else None
     return TangentProspect(network, (change, head_change), subspace, layer.describe())
