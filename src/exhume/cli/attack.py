@@ -41,7 +41,7 @@ def attack(
     inactive_slope: Annotated[float, typer.Option(help="heavy-ball: slope where phi' is 0 (0.02: a surrogate).")] = 0,
     gradients_at: Annotated[
         str | None,
-        typer.Option(help="ntk: where gradients are taken: halfway (default), trained (as published), initial."),
+        typer.Option(help="ntk: gradients at: halfway (default), trained (as published), initial."),
     ] = None,
     rule: Annotated[
         str | None, typer.Option(help="kkt: coefficients free (default), or margin: not negative, as published.")
