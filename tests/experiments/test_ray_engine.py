@@ -3,6 +3,8 @@
 import csv
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +102,48 @@ def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path, monkeypatch: py
     engine = make_engine("ray", tmp_path, address="127.0.0.1:1")
     with pytest.raises(ExhumeError, match=r"expected a Ray cluster at 127.0.0.1:1, found: no cluster"):
         run_sweep(plan, tmp_path, engine)
+
+
+SPEC = """seeds = 2
+[[victim]]
+kind = "rf"
+data = "sphere"
+dim = 10
+samples = 3
+ratio = 4
+[[attack]]
+method = "split-newton"
+iterations = 40
+"""
+
+
+@pytest.mark.slow
+def test_the_command_finds_a_cluster_that_was_started_apart_from_it(tmp_path: Path) -> None:
+    """Ray in processes of its own, with a token, as on a cluster."""
+    pytest.importorskip("ray")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    scripts = Path(sys.executable).parent
+
+    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [str(scripts / str(arguments[0])), *map(str, arguments[1:])]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, cwd=tmp_path)
+
+    (tmp_path / "grid.toml").write_text(SPEC)
+    head = ("--head", "--node-ip-address", "127.0.0.1", "--port", port, "--num-cpus", 2)
+    started = call("ray", "start", *head, "--include-dashboard", "false", "--disable-usage-stats")
+    try:
+        assert started.returncode == 0, started.stderr
+        cluster = ("--engine", "ray", "--address", f"127.0.0.1:{port}", "--threads", 1)
+        done = call("exhume", "sweep", "grid.toml", *cluster, "--out", "on-ray")
+        assert done.returncode == 0, done.stderr
+    finally:
+        call("ray", "stop")
+    assert call("exhume", "sweep", "grid.toml", "--engine", "here", "--threads", 1, "--out", "here").returncode == 0
+    assert len(table(tmp_path / "here")) == 2
+    assert table(tmp_path / "on-ray") == table(tmp_path / "here")
 
 
 def worker_of_ray(task: str) -> int | None:

@@ -62,7 +62,8 @@ class RayEngine(Engine):
                 )
             except (ConnectionError, RuntimeError, ValueError, OSError) as problem:
                 where = f"at {self._address}" if self._address else "on this machine"
-                raise ExhumeError(f"expected a Ray cluster {where}, found: {problem}") from problem
+                token = "" if "RAY_AUTH_MODE" in os.environ else "; if it asks for a token, set RAY_AUTH_MODE=token"
+                raise ExhumeError(f"expected a Ray cluster {where}, found: {problem}{token}") from problem
             self._started = True
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ The plan is here; what its phases work with (rows, refinement, proposals, the fl
 """
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -90,8 +91,10 @@ class _Search:
     def __init__(self, method: SplitNewton, problem: Problem, resume: State | None) -> None:
         self.method, self.problem, self.loss = method, problem, problem.loss
         self.bench = Workbench(method, problem)
-        limit, told = self.bench.capacity(method.capacity), problem.samples
-        self.cap = limit if told is None else max(told, min(limit, max(told + 4, round(1.25 * told))))
+        told = problem.samples
+        # for large d every candidate costs a lot, and so many to spare are enough; elsewhere more of them find more
+        self.spared = None if told is None or self.bench.dense else max(told + 4, round(1.25 * told))
+        self.cap = max(self._fewest, min(self.bench.capacity(method.capacity), self.spared or sys.maxsize))
         self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
         self.attempt, self.kept_loss = 0, math.inf
         self.growth = Growth(problem.drifts)
@@ -142,7 +145,7 @@ class _Search:
             fit = self.bench.fit(self.growth.kept)  # the last additions may have fitted noise only
         widest = self.bench.capacity(0.92)
         full = len(fit.candidates) >= self.cap and not explained
-        if full and self.cap < widest and self.problem.samples is None:
+        if full and self.cap < widest and self.spared is None:
             self.cap = widest  # close to the counting limit the usual margin may be too narrow for all samples
             return fit
         if not explained:
@@ -161,7 +164,7 @@ class _Search:
         self.rounds += 1
         better = self.bench.score(trial) < self.bench.score(best)
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
-        if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
+        if self.failures and self.failures % 12 == 0 and self.spared is None:
             self.cap = min(self.cap + 1, self.bench.capacity(0.95))
         if self.bench.explained(best) or self._hopeless(best):
             self.phase = PRUNE
