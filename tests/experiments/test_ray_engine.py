@@ -141,9 +141,9 @@ def test_the_command_finds_a_cluster_that_was_started_apart_from_it(tmp_path: Pa
         assert done.returncode == 0, done.stderr
     finally:
         call("ray", "stop")
-    assert call("exhume", "sweep", "grid.toml", "--engine", "here", "--threads", 1, "--out", "here").returncode == 0
-    assert len(table(tmp_path / "here")) == 2
-    assert table(tmp_path / "on-ray") == table(tmp_path / "here")
+    assert call("exhume", "sweep", "grid.toml", "--threads", 1, "--out", "local").returncode == 0
+    assert len(table(tmp_path / "local")) == 2
+    assert table(tmp_path / "on-ray") == table(tmp_path / "local")
 
 
 def worker_of_ray(task: str) -> int | None:
