@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jaxtyping
 import pytest
 import torch
 import torch.distributed as dist
@@ -217,14 +216,6 @@ def test_rows_that_repeat_on_different_ranks_are_found() -> None:
 # --- whole attacks
 
 
-@pytest.fixture
-def shapes_unchecked() -> Any:
-    """Checking every call makes an attack six times slower, and the checks are not made for threads."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
 def observed(name: str, p: int, d: int = D, n: int = M) -> Observation:
     features = RidgeFeatures(DrawnRows(7, p, d), activation(name))
     weights = torch.tensor([[1.0, -0.7, 1.4, 0.8][:n]], dtype=torch.float64) @ features(candidates_of(n, d))
@@ -239,7 +230,7 @@ def attacked(observation: Observation, method: Method, ranks: Ranks, checkpoint:
 
 
 METHODS = {  # they stop before what is left is rounding alone
-    "dense": SplitNewton(iterations=27),
+    "dense": SplitNewton(iterations=20),
     "split": SplitNewton(dense_dim=1, iterations=32),
     "published": HeavyBall(iterations=40, step_size=1.0),
 }

@@ -103,6 +103,6 @@ class Method(Protocol):
 
     def steps(self, problem: Any, resume: State | None = None) -> Iterator[Step]: ...
 
-    def finish(self, problem: Any, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+    def finish(self, problem: Any, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "few d"]:
         """The candidates of a run that was stopped, made fit to be shown."""
         ...

@@ -41,7 +41,7 @@ class ModuleTangentAttack:
     def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
         return self.inner.steps(problem, resume)
 
-    def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+    def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "few d"]:
         return self.inner.finish(problem, candidates)
 
 

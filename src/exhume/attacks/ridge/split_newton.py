@@ -15,7 +15,6 @@ The plan is here; what its phases work with (rows, refinement, proposals, the fl
 """
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -77,8 +76,11 @@ class SplitNewton:
                 yield replace(step, candidates=self.finish(problem, step.candidates))
                 return
 
-    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        """Signs, for a search that was stopped before it came to them."""
+    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "few d"]:
+        """No more than there are, and their signs: for a search that was stopped before it came to that."""
+        if problem.samples is not None and len(candidates) > problem.samples:
+            costs = removal_costs(problem.loss.fit(candidates), problem.loss)
+            candidates = candidates[costs.argsort(descending=True)[: problem.samples]]
         return repair_signs(problem.loss, candidates)
 
 
@@ -92,9 +94,9 @@ class _Search:
         self.method, self.problem, self.loss = method, problem, problem.loss
         self.bench = Workbench(method, problem)
         told = problem.samples
-        # for large d every candidate costs a lot, and so many to spare are enough; elsewhere more of them find more
-        self.spared = None if told is None or self.bench.dense else max(told + 4, round(1.25 * told))
-        self.cap = max(self._fewest, min(self.bench.capacity(method.capacity), self.spared or sys.maxsize))
+        self.cap = self.bench.capacity(method.capacity)
+        if told is not None:  # more to spare find more; where d is large every one of them costs a lot
+            self.cap = max(told, min(self.cap, max(told + 4, round((2 if self.bench.dense else 1.25) * told))))
         self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
         self.attempt, self.kept_loss = 0, math.inf
         self.growth = Growth(problem.drifts)
@@ -145,7 +147,7 @@ class _Search:
             fit = self.bench.fit(self.growth.kept)  # the last additions may have fitted noise only
         widest = self.bench.capacity(0.92)
         full = len(fit.candidates) >= self.cap and not explained
-        if full and self.cap < widest and self.spared is None:
+        if full and self.cap < widest and self.problem.samples is None:
             self.cap = widest  # close to the counting limit the usual margin may be too narrow for all samples
             return fit
         if not explained:
@@ -164,7 +166,7 @@ class _Search:
         self.rounds += 1
         better = self.bench.score(trial) < self.bench.score(best)
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
-        if self.failures and self.failures % 12 == 0 and self.spared is None:
+        if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
             self.cap = min(self.cap + 1, self.bench.capacity(0.95))
         if self.bench.explained(best) or self._hopeless(best):
             self.phase = PRUNE

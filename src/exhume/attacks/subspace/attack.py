@@ -70,7 +70,7 @@ class SubspaceAttack:
             first = replace(first, iterations=START_ITERATIONS, rounds=0, attempts=1)
         return staged_steps((first, *[self.inner] * (len(problem.cases) - 1)), problem, resume)
 
-    def finish(self, problem: StagedProblem, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
+    def finish(self, problem: StagedProblem, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "few c"]:
         return self.inner.finish(problem.cases[-1].problem, candidates)
 
 
