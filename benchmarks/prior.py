@@ -1,11 +1,12 @@
 """Images below the threshold: how many come back, and at which resolution, against p/(dn), with and without a prior.
 
     python benchmarks/prior.py OUT [--data-dir DIR] [--ratios 0.1,0.3,...] [--seeds 0] [--minutes 10] [--told]
+                               [--samples 20] [--side 32]
 
-CIFAR-10, 10 frogs and 10 trucks, d = 3,072. OUT/prior.json gets one line for each (ratio, seed, prior); what is there
-already is not computed again, so an interrupted run goes on. OUT/prior.png is drawn from it. The seed draws V and the
-attack's start; the images are the same. An image counts as recovered at a resolution where a candidate has |cos| > 0.9
-to it there.
+CIFAR-10, 10 frogs and 10 trucks, d = 3,072, unless told otherwise. OUT/prior.json gets one line for each (ratio, seed,
+prior); what is there already is not computed again, so an interrupted run goes on. OUT/prior.png is drawn from it. The
+seed draws V and the attack's start; the images are the same. An image counts as recovered at a resolution where a
+candidate has |cos| > 0.9 to it there.
 """
 
 import argparse
@@ -20,18 +21,22 @@ from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.config import DataConfig
+from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.files import write_text
 from exhume.metrics.low_resolution import low_resolution
 from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
-SAMPLES = 20
 RESOLUTIONS = (24, 48, 100, 300, 1000, 3072)
 
 
-def measure(ratio: float, seed: int, prior: bool, minutes: float, told: bool, data_dir: Path | None) -> dict:
-    data = load(DataConfig.parse(name="cifar10", samples=SAMPLES, data_dir=data_dir))
+def images(samples: int, side: int, data_dir: Path | None) -> Dataset:
+    smaller = {} if side == 32 else {"side": side}
+    return load(DataConfig.parse(name="cifar10", samples=samples, data_dir=data_dir, **smaller))
+
+
+def measure(data: Dataset, ratio: float, seed: int, prior: bool, minutes: float, told: bool) -> dict:
     n, d = data.inputs.shape
     config = RandomFeaturesConfig(params=round(ratio * n * d), seed=seed)
     observation = train_random_features(config, data, draw_rows(config, d)).observation.told(n if told else None)
@@ -44,7 +49,7 @@ def measure(ratio: float, seed: int, prior: bool, minutes: float, told: bool, da
     confident = torch.tensor(found.certificate.confidence) >= 0.5
     at = {
         r: low_resolution(data.inputs, found.candidates, shape, r)
-        for r in (*RESOLUTIONS, *([trusted] if trusted else ()))
+        for r in (*(r for r in RESOLUTIONS if r <= d), *([trusted] if trusted else ()))
     }
     wrong = 0
     if trusted and bool(confident.any()):
@@ -62,8 +67,8 @@ def measure(ratio: float, seed: int, prior: bool, minutes: float, told: bool, da
         "resolution": trusted,
         "recovered_at_resolution": at[trusted].recovered_fraction if trusted else None,
         "lookalikes_at_resolution": at[trusted].lookalikes if trusted else None,
-        "recovered": {str(r): at[r].recovered_fraction for r in RESOLUTIONS},
-        "cosine": {str(r): float(at[r].cosines.mean()) for r in RESOLUTIONS},
+        "recovered": {str(r): at[r].recovered_fraction for r in RESOLUTIONS if r in at},
+        "cosine": {str(r): float(at[r].cosines.mean()) for r in RESOLUTIONS if r in at},
         "held_out_loss": found.held_out_loss,
         "seconds": found.seconds,
     }
@@ -81,7 +86,8 @@ def draw(lines: list[dict], path: Path) -> None:
         ratios = sorted({line["ratio"] for line in chosen})
         if not ratios:
             continue
-        for r, style in ((48, "--"), (300, "-"), (3072, ":")):
+        shown = sorted(set(map(int, chosen[0]["recovered"])) & {48, 300, 3072})
+        for r, style in zip(shown, ("--", "-", ":"), strict=False):
             shares = [mean(x["recovered"][str(r)] for x in chosen if x["ratio"] == ratio) for ratio in ratios]
             upper.plot(ratios, shares, style, color=colour, marker=".", label=f"{name}, {r:,} frequencies")
         trusted = [(x["ratio"], x["resolution"]) for x in chosen if x["trusted"] and x["resolution"]]
@@ -108,9 +114,11 @@ def main() -> None:
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--told", action="store_true", help="tell the attacks the number of samples")
+    parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--side", type=int, default=32)
     parser.add_argument("--only", choices=("prior", "plain"))
     options = parser.parse_args()
-    path = options.out / "prior.json"
+    data, path = images(options.samples, options.side, options.data_dir), options.out / "prior.json"
     lines = json.loads(path.read_text()) if path.exists() else []
     kinds = {"prior": (True,), "plain": (False,), None: (True, False)}[options.only]
     grid = itertools.product(map(int, options.seeds.split(",")), map(float, options.ratios.split(",")), kinds)
@@ -118,7 +126,7 @@ def main() -> None:
         done = {(line["ratio"], line["seed"], line["prior"], line["told"]) for line in lines}
         if (ratio, seed, prior, options.told) in done:
             continue
-        lines.append(measure(ratio, seed, prior, options.minutes, options.told, options.data_dir))
+        lines.append(measure(data, ratio, seed, prior, options.minutes, options.told))
         write_text(path, json.dumps(lines, indent=1) + "\n")
         print(json.dumps(lines[-1]), flush=True)
         draw(lines, options.out / "prior.png")

@@ -46,12 +46,19 @@ def cosines(found: torch.Tensor, r: int) -> torch.Tensor:
     return torch.nn.functional.cosine_similarity(truth[:, None], coarse[None], dim=2).abs().amax(dim=1)
 
 
-def test_coarse_images_come_back_below_the_threshold() -> None:
-    found = run_attack(observed(0.9), ImagePrior()).reconstruction
+def test_coarse_images_come_back_at_the_threshold() -> None:
+    found = run_attack(observed(1.0), ImagePrior()).reconstruction
     summary = found.summary()
     assert summary["outcome"] == Outcome.PARTIAL.value
     assert summary["prior"] == "image (1/f)"
     assert 12 <= summary["resolution"]["frequencies"] < D
+    assert bool((cosines(found.candidates, 24) > 0.9).all())
+
+
+def test_what_leaves_too_much_unexplained_is_shown_and_not_trusted() -> None:
+    found = run_attack(observed(0.8), ImagePrior()).reconstruction
+    assert found.outcome is not Outcome.PARTIAL
+    assert not any(found.certificate.confidence)
     assert bool((cosines(found.candidates, 24) > 0.9).all())
 
 

@@ -34,7 +34,7 @@ LEAST_RESOLUTION = 1024
 FEW_WEIGHTS = 100
 LEAST_SPARE = 0.03  # of the equations, where nearly all are used up
 LOOKALIKE = 0.8  # a cosine between candidates from which only the stronger one is trusted
-HOPELESS_LOSS = 0.7  # on unseen weights: no candidate is trusted above it
+HOPELESS_LOSS = 0.1  # on unseen weights: whole samples are missing above it, and mixtures of them look like samples
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.2)  # of unresolved energy, one of which the steering weights choose
 
 
