@@ -20,14 +20,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.problem import Problem, State, Step
 from exhume.attacks.ridge.growth import Growth
 from exhume.attacks.ridge.levenberg import Levenberg, Pace
-from exhume.attacks.ridge.pruning import COPY_COSINE, SATELLITE_COSINE, removal_costs, without_copies
-from exhume.attacks.ridge.signs import repair_signs, trimmed, with_opposites
+from exhume.attacks.ridge.pruning import removal_costs
+from exhume.attacks.ridge.removal import Removal, watching
+from exhume.attacks.ridge.signs import repair_signs, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
@@ -38,7 +39,6 @@ MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
 TURNED_ITERATIONS = 6  # show whether a sign was wrong
 SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
-TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ class _Search:
     def __init__(self, method: SplitNewton, problem: Problem, resume: State | None) -> None:
         self.method, self.problem, self.loss = method, problem, problem.loss
         self.bench = Workbench(method, problem)
+        self.removal = Removal(self.bench, problem, method.converged)
         told = problem.samples
         self.cap = self.bench.capacity(method.capacity)
         if told is not None:  # more to spare find more; where d is large every one of them costs a lot
@@ -162,7 +163,7 @@ class _Search:
         share = 0.15 + 0.5 * float(torch.rand(1, generator=self._generator()))
         count = min(max(2, int(share * len(self.candidates))), len(self.candidates) - 1)
         kept = removal_costs(best, loss).argsort(descending=True)[: len(self.candidates) - count]
-        trial = yield from _watching(best, self._grow_again(self.candidates[kept]))
+        trial = yield from watching(best, self._grow_again(self.candidates[kept]))
         self.rounds += 1
         better = self.bench.score(trial) < self.bench.score(best)
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
@@ -173,58 +174,12 @@ class _Search:
         return best
 
     def _prune(self) -> Fits:
-        """Merge copies, then remove the cheapest for as long as the refitted loss stays where it was."""
+        """Whatever is not needed goes (`removal.py`)."""
         fit = self.bench.fit(self.candidates)
         if self.problem.coarse is not self.loss:  # coarse products end here
             fit = yield from self.bench.refine(fit, 60, stall=8)
-        if not self.bench.dense:
-            fit = yield from self._accept_if_as_good(fit, self._needed(fit))
-        for cosine in (COPY_COSINE, SATELLITE_COSINE):
-            fit = yield from self._merge(fit, without_copies(fit.candidates, fit.coefficients, cosine))
-        fit = yield from self._remove_cheap(fit)
-        fit = yield from self._remove_needless(fit)
-        told = self.problem.samples
-        while told is not None and len(fit.candidates) > told:  # there are no more samples than that
-            kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:told]
-            fit = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
+        fit = yield from self.removal.run(fit)
         self.phase = POLISH if self.phase == PRUNE else POLISH_AGAIN
-        return fit
-
-    def _merge(self, fit: Fit, kept: Bool[Tensor, " m"]) -> Fits:
-        if not self._fewest <= int(kept.sum()) < len(kept):
-            return fit
-        trial = yield from _watching(fit, self.bench.refit(fit.candidates[kept]))
-        return trial if trial.loss <= max(10 * fit.loss, self.method.converged) else fit
-
-    def _remove_cheap(self, fit: Fit) -> Fits:
-        """All candidates that cost no more than one that only fits noise would, at once: most cases in one refit."""
-        loss = self.bench.part(len(fit.candidates))
-        kept = removal_costs(fit, loss) > self._negligible(fit)
-        if int(kept.sum()) < self._fewest:
-            return fit
-        return (yield from self._accept_if_as_good(fit, fit.candidates[kept]))
-
-    def _accept_if_as_good(self, fit: Fit, fewer: Float[Tensor, "fewer d"]) -> Fits:
-        if torch.equal(fewer, fit.candidates):
-            return fit
-        trial = yield from _watching(fit, self.bench.refit(fewer))
-        return trial if self._as_good(trial, fit) else fit
-
-    def _remove_needless(self, fit: Fit) -> Fits:
-        """The cheapest, until the two cheapest resist; several at a time where noise hides which ones are needless."""
-        resisted, several = 0, 1 if self.bench.explained(fit) else max(1, len(fit.candidates) // 4)
-        fewest = self._fewest
-        while len(fit.candidates) > max(fewest, resisted) and resisted < 2:
-            order = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort()
-            keep = torch.ones(len(order), dtype=torch.bool, device=order.device)
-            keep[order[resisted : resisted + min(several, len(order) - fewest)]] = False
-            trial = yield from _watching(fit, self.bench.refit(fit.candidates[keep]))
-            if self._as_good(trial, fit):
-                fit, resisted = trial, 0
-            elif several > 1:
-                several //= 2
-            else:
-                resisted += 1
         return fit
 
     def _polish(self) -> Fits:
@@ -242,7 +197,7 @@ class _Search:
         if self.problem.samples is None and not self.bench.explained(fit):
             paired = with_opposites(loss, start, self.bench.floor)
         if paired is not None:
-            trial = yield from _watching(fit, self._settle(loss, loss.fit(paired)))
+            trial = yield from watching(fit, self._settle(loss, loss.fit(paired)))
             fit = trial if self.bench.explained(trial) else fit
         late = paired is None and start.loss > SETTLED and not self.bench.explained(start) and self.bench.explained(fit)
         # not where opposites were found: with its affine part, pruning would part x from −x again
@@ -288,7 +243,7 @@ class _Search:
             return fit
         growth.trim_below = fit.loss  # again only when it has fallen further
         stuck = fit.loss <= SETTLED and not growth.paying  # then what explains less than is left stands in the way
-        kept = self._needed(fit, at_least=fit.loss if stuck else 0.0)
+        kept = self.removal.needed(fit, at_least=fit.loss if stuck else 0.0)
         if torch.equal(kept, fit.candidates):
             return fit
         growth.pace.velocity, growth.paying = None, growth.paying or stuck
@@ -313,21 +268,11 @@ class _Search:
         turned = fit.candidates.clone()
         turned[least] *= -1
         refined = self.bench.refine(self.bench.fit(turned), TURNED_ITERATIONS, stall=3)
-        trial = yield from _watching(fit, refined)
+        trial = yield from watching(fit, refined)
         if trial.loss > fit.loss / 2:
             return fit
         growth.pace, growth.paying = Pace(), True
         return trial
-
-    @property
-    def _fewest(self) -> int:
-        """So many candidates are never pruned away: all samples, where their number is told."""
-        return max(self.problem.at_least, self.problem.samples or 1)
-
-    def _needed(self, fit: Fit, at_least: float = 0.0) -> Float[Tensor, "fewer d"]:
-        """Without what raises the loss by no more than noise would, or than `at_least`."""
-        kept = trimmed(self.bench.part(len(fit.candidates)), fit, max(self._negligible(fit), at_least))
-        return kept if len(kept) >= self._fewest else fit.candidates
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
         generator = self._generator(0 if fit is None else len(fit.candidates))
@@ -348,15 +293,6 @@ class _Search:
         if self.rounds >= self.method.rounds:
             return True
         return self.failures >= (2 if self._at_noise(best) else 6) and not self.bench.structured(best)
-
-    def _negligible(self, fit: Fit) -> float:
-        """By how much L may rise when a candidate goes that only fits noise."""
-        loss = self.bench.part(len(fit.candidates))
-        return max(10 * fit.loss * min(1.0, loss.features.d / loss.equations), 10 * self.method.converged)
-
-    def _as_good(self, trial: Fit, fit: Fit) -> bool:
-        tolerated = TOLERATED_DRIFTING if self.problem.drifts else TOLERATED
-        return self.bench.score(trial) <= max(tolerated * self.bench.score(fit), 10 * self.method.converged)
 
     def _at_noise(self, fit: Fit) -> bool:
         """Whether unseen weights are explained so well that what is left may be noise (features that drifted)."""
@@ -394,13 +330,3 @@ class _Search:
 
 
 _COUNTERS = ("phase", "unit", "rounds", "failures", "cap", "attempt")
-
-
-def _watching(best: Fit, trial: Fits) -> Fits:
-    """Runs a trial while showing the best so far: what an interruption keeps is never a half-done trial."""
-    while True:
-        try:
-            next(trial)
-        except StopIteration as end:
-            return end.value
-        yield best
