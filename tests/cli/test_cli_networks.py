@@ -267,6 +267,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "two ways to noise": ("two-layer --width 3 --epsilon 1 --noise-multiplier 1", "private training, found both"),
     "a clip for nothing": ("two-layer --width 3 --clip 1", "--epsilon or --noise-multiplier with --clip, --delta and"),
     "no privacy at all": ("two-layer --width 3 --epsilon 0", "expected epsilon to be greater than 0, found 0.0"),
+    "a surgeon that does not see the features": (
+        "two-layer --width 40 --features-at midpoint --defence obs50",
+        "found them halfway; take --features-at trained",
+    ),
     "layers that opacus refuses": ("vit --embedding 4 --patch 5 --noise-multiplier 1", "found one that Opacus"),
     "features at another place": ("two-layer --width 3 --features-at start", "'trained' or 'midpoint', found 'start'"),
     "an unknown activation": ("two-layer --width 3 --activation step", "expected an activation out of"),

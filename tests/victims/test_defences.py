@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,11 @@ def test_the_head_of_a_network_is_defended_and_not_its_change(outputs: int) -> N
         outputs_before = victim.observation.features(data.inputs) @ victim.head.T
         same = torch.allclose(outputs_after, outputs_before, atol=1e-3)
         assert same == (text == "obs50")
+
+
+def test_the_surgeon_needs_the_features_that_the_head_was_trained_on() -> None:
+    seen = trained().observation
+    halfway = replace(seen, knowledge=replace(seen.knowledge, initial_body=True))
+    with pytest.raises(UsageError, match=r"expected features at the trained weights for obs50.*prune50"):
+        publish(halfway, parse_defences("obs50"), inputs=sphere().inputs)
+    assert publish(halfway, parse_defences("prune50"), inputs=sphere().inputs).features.p == P // 2

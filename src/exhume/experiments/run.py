@@ -34,9 +34,10 @@ from exhume.files import SCHEMA, replacing, write_json, write_text
 from exhume.observation import Observation, load_observation, save_observation
 from exhume.reconstruction import Reconstruction, load_reconstruction, save_reconstruction
 from exhume.version import VERSION
-from exhume.victims.defences import parse_defences, publish
+from exhume.victims.defences import check_surgeon, parse_defences, publish
 from exhume.victims.descent_loop import Surroundings
 from exhume.victims.floor import floor_of
+from exhume.victims.network_config import NetworkConfig
 from exhume.victims.random_features import RandomFeaturesConfig
 from exhume.victims.recipe import Progress, TrainingStopped
 
@@ -149,6 +150,7 @@ def train_run(
     settings = _config_json(data_config, config, defence)
     ridge = config.ridge if isinstance(config, RandomFeaturesConfig) else None
     defences = parse_defences(defence, ridge=ridge or 0.0, seed=config.seed)
+    check_surgeon(defences, isinstance(config, NetworkConfig) and config.features_at == "midpoint")
     around = Surroundings(
         progress=progress,
         checkpoint=_training_checkpoint(out),

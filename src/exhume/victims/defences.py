@@ -89,6 +89,7 @@ class SurgeonPruning(BaseModel):
         """Keeps the n × p features of the training data in memory, in float64."""
         if owned.inputs is None:
             raise UsageError(f"expected the training inputs for {self.short}, found none; only the owner can prune so")
+        check_surgeon((self,), owned.observation.knowledge.initial_body)
         features = owned.observation.features
         done = operate(
             features(owned.inputs), owned.head, _removed(self.percent, features.p), self.ridge * len(owned.inputs)
@@ -126,6 +127,16 @@ def parse_defences(text: str, *, ridge: float = 0.0, seed: int = 0) -> tuple[Def
     if text.strip() in ("", "none"):
         return ()
     return tuple(_parse(part.strip(), ridge, seed) for part in text.split("+"))
+
+
+def check_surgeon(defences: tuple[Defence, ...], halfway: bool) -> None:
+    """The Hessian of the head is made of its inputs as they are after training, which features halfway are not."""
+    for defence in defences:
+        if halfway and isinstance(defence, SurgeonPruning):
+            raise UsageError(
+                f"expected features at the trained weights for {defence.short}, found them halfway; "
+                f"take --features-at trained, or prune{defence.percent:g}"
+            )
 
 
 def _parse(text: str, ridge: float, seed: int) -> Defence:
