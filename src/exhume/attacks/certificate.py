@@ -262,4 +262,6 @@ def _outcome(left: Unexplained, explained: bool, confidence: Float[Tensor, " m"]
         return Outcome.RECOVERED
     if bool(trusted.any()):
         return Outcome.PARTIAL
-    return Outcome.SPURIOUS if left.loss < 0.25 * left.unseen_loss else Outcome.NOT_CONVERGED
+    # weights that were never used are explained by right candidates only, however roughly (features that drifted)
+    refuted = left.loss < 0.25 * left.unseen_loss and left.unseen_loss > CONFIDENT_BELOW
+    return Outcome.SPURIOUS if refuted else Outcome.NOT_CONVERGED

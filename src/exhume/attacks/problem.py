@@ -44,6 +44,11 @@ class Problem:
     at_least: int = 1
     at_most: int | None = None
 
+    @property
+    def drifted(self) -> bool:
+        """Whether the features may have moved while the weights were trained."""
+        return self.drifts or self.loss.features.trained
+
     def generator(self, stream: int = 0) -> torch.Generator:
         """Random numbers for the attack's start; further streams (restarts) are independent of the first."""
         return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + stream, "start"))

@@ -10,6 +10,7 @@ from exhume.attacks.problem import Problem
 from exhume.attacks.ridge.pruning import COPY_COSINE, SATELLITE_COSINE, removal_costs, without_copies
 from exhume.attacks.ridge.signs import trimmed
 from exhume.attacks.ridge.span import Fit
+from exhume.attacks.ridge.standing_out import standing_out
 from exhume.attacks.ridge.workbench import Fits, Workbench
 
 TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
@@ -27,6 +28,8 @@ class Removal:
         """Merge copies, then remove the cheapest for as long as the refitted loss stays where it was."""
         if not self.bench.dense:
             fit = yield from self._accept_if_as_good(fit, self.needed(fit))
+        if self.problem.drifted:
+            fit = yield from self._remove_drift(fit)
         for cosine in (COPY_COSINE, SATELLITE_COSINE):
             fit = yield from self._merge(fit, without_copies(fit.candidates, fit.coefficients, cosine))
         fit = yield from self._remove_cheap(fit)
@@ -36,6 +39,15 @@ class Removal:
             kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:told]
             fit = yield from watching(fit, self.bench.refit(fit.candidates[kept]))
         return fit
+
+    def _remove_drift(self, fit: Fit) -> Fits:
+        """What explains the drift of the features and not a sample, all of it at once (`standing_out.py`)."""
+        found = standing_out(self.bench.part(len(fit.candidates)), fit)
+        if found is None or not self._fewest <= int(found.upper.sum()) < len(found.upper):
+            return fit
+        trial = yield from watching(fit, self.bench.refit(fit.candidates[found.upper]))
+        again = standing_out(self.bench.part(len(trial.candidates)), trial)
+        return trial if again is not None and bool(again.upper.all()) else fit
 
     def _merge(self, fit: Fit, kept: Bool[Tensor, " m"]) -> Fits:
         if not self._fewest <= int(kept.sum()) < len(kept):

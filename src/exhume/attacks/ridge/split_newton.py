@@ -30,6 +30,7 @@ from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.removal import Removal, watching
 from exhume.attacks.ridge.signs import repair_signs, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
+from exhume.attacks.ridge.standing_out import standing_out
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
@@ -79,6 +80,7 @@ class SplitNewton:
     def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "few d"]:
         """No more than there are, and their signs: for a search that was stopped before it came to that."""
         if problem.samples is not None and len(candidates) > problem.samples:
+            candidates = repair_signs(problem.loss, candidates)  # before it is known what each of them explains
             costs = removal_costs(problem.loss.fit(candidates), problem.loss)
             candidates = candidates[costs.argsort(descending=True)[: problem.samples]]
         return repair_signs(problem.loss, candidates)
@@ -153,7 +155,8 @@ class _Search:
             return fit
         if not explained:
             fit = yield from self.bench.refine(fit, 40, stall=15)
-        self.phase = PRUNE if self.bench.explained(fit) or self._at_noise(fit) else REGROW
+        done = self.bench.explained(fit) or self._is_drift(fit) or self._at_noise(fit)
+        self.phase = PRUNE if done else REGROW
         return fit
 
     def _regrow(self) -> Fits:
@@ -169,7 +172,7 @@ class _Search:
         best, self.failures = (trial, 0) if better else (best, self.failures + 1)
         if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
             self.cap = min(self.cap + 1, self.bench.capacity(0.95))
-        if self.bench.explained(best) or self._hopeless(best):
+        if self.bench.explained(best) or self._is_drift(best) or self._hopeless(best):
             self.phase = PRUNE
         return best
 
@@ -217,7 +220,14 @@ class _Search:
     # --- its parts
 
     def _goes_on(self, growth: Growth, fit: Fit) -> bool:
-        return growth.goes_on(len(fit.candidates), self.cap) and not self.bench.explained(fit)
+        return growth.goes_on(len(fit.candidates), self.cap) and not (self.bench.explained(fit) or self._is_drift(fit))
+
+    def _is_drift(self, fit: Fit) -> bool:
+        """Whether all that is left, and what some candidates explain, is the drift of the features."""
+        if not self.problem.drifted:
+            return False
+        found = standing_out(self.bench.part(len(fit.candidates)), fit)
+        return found is not None and found.complete
 
     def _stage(self, growth: Growth, fit: Fit | None) -> Fits:
         """Adds candidates and refines all of them; a stage that pays is repeated before more are added."""
