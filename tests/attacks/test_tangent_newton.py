@@ -86,6 +86,20 @@ def test_a_smooth_network_has_no_ladder_to_climb() -> None:
     assert max(step.step.notes["unit"] for step in steps) <= 3, "one start, prune and polish"
 
 
+def test_a_subspace_that_is_given_is_searched_instead_of_the_one_that_is_shown() -> None:
+    """It may be larger than the span of the samples; n is the rank of the first layer's change as before."""
+    more = torch.randn(2, D, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    basis = torch.linalg.qr(torch.cat([samples().double(), more]).T).Q
+    seen = replace(trained("gelu"), subspace=basis)
+    found = attack(seen, NtkAttack(**QUICK)).reconstruction
+    assert found.facts["subspace_rank"] == N + 2
+    assert len(found.candidates) == N
+    assert reconstruction_error(samples(), found.candidates) < 0.02
+    outside = replace(seen, subspace=torch.linalg.qr(more.T).Q)
+    elsewhere = attack(outside, NtkAttack(iterations=50)).reconstruction
+    assert reconstruction_error(samples(), elsewhere.candidates) > 0.5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("back", [0.0, 1.0])
 def test_gradients_at_one_end_of_training_do_as_well_where_weights_hardly_moved(back: float) -> None:

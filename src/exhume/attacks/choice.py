@@ -34,7 +34,7 @@ def choose_method(
 
     `network`: what is attacked are the penultimate features of a network; "auto" depends on it. `known`: where a
     subspace of the data can be had from (`known_subspace`), which "auto" makes use of. `subspace`: where it is to come
-    from, with any method for features of random rows.
+    from, with any method for features of random rows; "given" also with those that attack all layers.
     """
     if name not in METHODS:
         raise UsageError(f"expected a method out of {', '.join(METHODS)}, found {name!r}")
@@ -42,8 +42,13 @@ def choose_method(
         if value is not None and name != owner:
             raise UsageError(f"expected {option} with --method {owner}, found {name}; leave it out")
     if name in ("ntk", "kkt", "informed"):
-        if subspace is not None or step_size is not None or inactive_slope != 0 or exact:
-            raise UsageError(f"expected no --subspace, --step, --inactive-slope or --exact with {name}, found one")
+        if step_size is not None or inactive_slope != 0 or exact:
+            raise UsageError(f"expected no --step, --inactive-slope or --exact with {name}, found one")
+        if subspace is not None and (subspace != "given" or name == "informed" or network):
+            raise UsageError(
+                f"expected no --subspace with {name}, found {subspace!r}; ntk and kkt take a FILE with a two-layer "
+                "network, and look at its first layer by themselves"
+            )
         return _of_all_weights(name, network, iterations, gradients_at, rule)
     if network and (subspace is not None or name == "subspace"):
         raise UsageError("expected no subspace with a network, whose first layer is not that of the features; leave it")

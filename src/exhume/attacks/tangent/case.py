@@ -79,7 +79,8 @@ class TangentCase:
         whole = whole_network(observation)
         split = split_units(len(whole.first), held_out, seed)
         norm = observation.knowledge.norm or observation.d**0.5
-        seen = look(whole, view, split.used, norm)
+        given = None if observation.subspace is None else Subspace(observation.subspace)
+        seen = look(whole, view, split.used, norm, given)
         used = TangentSpanLoss(seen.network, seen.targets, split.used, view.rule)
         steering = _on_rows(used, split.steering)
 
@@ -88,15 +89,14 @@ class TangentCase:
                 None if steering is None else steering.predict_loss(candidates, used.of_outputs(used.fit(candidates)))
             )
 
-        rank = None if seen.subspace is None else seen.subspace.r
         problem = TangentProblem(
             loss=used,
             coordinates=_coordinates(observation, view, seen.subspace, norm, whole.first),
-            samples=observation.knowledge.samples or rank,
+            samples=observation.knowledge.samples or seen.rank,
             seed=seed,
             steering_loss=steering_loss,
         )
-        facts = {"subspace": seen.told, "subspace_rank": rank}
+        facts = {"subspace": seen.told, "subspace_rank": None if seen.subspace is None else seen.subspace.r}
         unseen, condensed = _on_rows(used, split.held_out), view.weights_themselves
         return cls(observation, problem, unseen, split, seen.subspace, condensed, facts)
 

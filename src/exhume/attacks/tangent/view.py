@@ -9,7 +9,7 @@ Where the target of the first layer shows a gap in its spectrum, its row space i
 is looked at as a function of coordinates there.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -48,21 +48,35 @@ class TangentProspect:
     targets: Targets
     subspace: Subspace | None
     told: str | None
-    """What the first layer says of the span of the data."""
+    """What is known of the span of the data, and from where."""
+    rank: int | None = None
+    """That of the first layer's target, which is n where samples are independent."""
 
 
-def look(whole: WholeNetwork, view: TangentView, used: Int[Tensor, " u"], norm: float) -> TangentProspect:
-    """`used` are the rows of the first layer that may be looked at; `norm` is that of the inputs."""
+def look(
+    whole: WholeNetwork, view: TangentView, used: Int[Tensor, " u"], norm: float, given: Subspace | None = None
+) -> TangentProspect:
+    """`used` are the rows of the first layer that may be looked at; `norm` is that of the inputs.
+
+    `given`: a subspace that somebody knows the data to lie in, instead of what the first layer shows.
+    """
     prospect = (
         _look_at_weights(whole, used, norm) if view.weights_themselves else _look_at_change(whole, view, used, norm)
     )
-    subspace = prospect.subspace
-    if subspace is None or not view.span:
-        return TangentProspect(prospect.network, prospect.targets, None, prospect.told)
-    basis = subspace.basis
+    shown = prospect.subspace if view.span else None
+    subspace = shown if given is None else given
+    if subspace is None:
+        return replace(prospect, subspace=None)
+    basis = subspace.basis.to(whole.first)
     first, *others = prospect.targets
     assert first is not None, "the first layer is always looked at"
-    return TangentProspect(prospect.network.seen_through(basis), (first @ basis, *others), subspace, prospect.told)
+    return TangentProspect(
+        prospect.network.seen_through(basis),
+        (first @ basis, *others),
+        Subspace(basis),
+        prospect.told if given is None else f"given: {given.r} dimensions",
+        (shown or subspace).r,
+    )
 
 
 def _look_at_change(whole: WholeNetwork, view: TangentView, used: Int[Tensor, " u"], norm: float) -> TangentProspect:
