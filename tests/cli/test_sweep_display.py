@@ -5,7 +5,8 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from exhume.cli.sweep_display import LiveOnlooker, Pace, PlainOnlooker, Titles
+from exhume.cli.sweep_display import LiveOnlooker, PlainOnlooker, Titles
+from exhume.cli.sweep_pace import Pace
 from exhume.experiments.jobs import AttackJob, TrainJob
 from exhume.experiments.plan import Plan
 from exhume.experiments.sweep import Sweep
@@ -35,6 +36,20 @@ def test_the_time_left_is_by_work_and_shared_among_those_at_work(plan: Plan) -> 
     pace.count(plan.runs[3], failed=False, seconds=10.0)
     assert pace.share == 1.0
     assert pace.words() == "4/4, 1 failed, about 0 s left"
+
+
+def test_another_method_has_a_pace_of_its_own() -> None:
+    """A small run of one method says nothing of large ones of another."""
+    victim = {"kind": "rf", "data": "sphere", "dim": 6, "samples": 2}
+    small = Sweep(victims=(victim | {"ratio": [1]},), attacks=({"method": "heavy-ball"},), seeds=1).plan().runs
+    large = Sweep(victims=(victim | {"ratio": [100_000]},), attacks=({"method": "split-newton"},), seeds=2).plan().runs
+    pace = Pace()
+    pace.begin(Plan((*small, *large)), {})
+    pace.count(small[0], failed=False, seconds=5.0)
+    assert pace.seconds_left is None
+    assert pace.words() == "1/3"
+    pace.count(large[0], failed=False, seconds=7.0)
+    assert pace.seconds_left == pytest.approx(7.0)
 
 
 def test_a_run_is_called_by_what_varies(plan: Plan) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,101 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from exhume.cli.output import say
+from exhume.cli.sweep_pace import Pace, duration
 from exhume.experiments.jobs import Job, TrainJob
 from exhume.experiments.plan import Plan, PlannedRun
 from exhume.experiments.sweep_folder import Ended
 from exhume.experiments.sweeping import Onlooker
 
 LAST_SHOWN = 8
-
-
-@dataclass(eq=False)
-class Pace:
-    """How far a sweep is, by the work of its runs, and how long it will take: so long a run, and so long for its work.
-
-    Both are fitted to the runs that ended (least squares, neither below zero): the work of a run is a guess, which
-    alone would be far off where small runs come first.
-    """
-
-    total: int = 0
-    done: int = 0
-    failed: int = 0
-    _work: float = 1.0
-    _work_before: float = 0.0
-    _measured: list[tuple[float, float]] = field(default_factory=list)
-    _at_work: int = 0
-    _at_once: int = 1
-
-    def begin(self, plan: Plan, ended: Mapping[str, Ended]) -> None:
-        self.failed = sum(end.failure is not None for end in ended.values())
-        self.total, self.done = len(plan.runs), len(ended) - self.failed
-        self._work = sum(run.work for run in plan.runs)
-        self._work_before = sum(run.work for run in plan.runs if run.key in ended)
-
-    def started(self) -> None:
-        self._at_work += 1
-        self._at_once = max(self._at_once, self._at_work)
-
-    def finished(self) -> None:
-        self._at_work -= 1
-
-    def count(self, run: PlannedRun, failed: bool, seconds: float) -> None:
-        self.failed += failed
-        self.done += not failed
-        self._measured.append((run.work, seconds))
-
-    @property
-    def share(self) -> float:
-        return min(1.0, (self._work_before + sum(work for work, _ in self._measured)) / self._work)
-
-    @property
-    def seconds_left(self) -> float | None:
-        if not self._measured:
-            return None
-        a_run, a_work = _fitted(self._measured)
-        runs = self.total - self.done - self.failed
-        work = max(0.0, self._work - self._work_before - sum(work for work, _ in self._measured))
-        return (a_run * runs + a_work * work) / self._at_once
-
-    def words(self) -> str:
-        left = self.seconds_left
-        remaining = "" if left is None else f", about {duration(left)} left"
-        failures = f", {self.failed} failed" if self.failed else ""
-        return f"{self.done + self.failed}/{self.total}{failures}{remaining}"
-
-
-def _fitted(measured: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Seconds for each run, and for each unit of its work.
-
-    >>> _fitted([(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)])
-    (1.0, 2.0)
-    >>> _fitted([(2.0, 6.0)])
-    (0.0, 3.0)
-    >>> _fitted([(1.0, 9.0), (5.0, 1.0)])
-    (5.0, 0.0)
-    """
-    count = len(measured)
-    mean_work, mean_seconds = (sum(values) / count for values in zip(*measured, strict=True))
-    spread = sum((work - mean_work) ** 2 for work, _ in measured)
-    together = sum((work - mean_work) * (seconds - mean_seconds) for work, seconds in measured)
-    if spread == 0:
-        return 0.0, mean_seconds / mean_work if mean_work else 0.0
-    a_work = max(0.0, together / spread)
-    a_run = mean_seconds - a_work * mean_work
-    return (a_run, a_work) if a_run >= 0 else (0.0, mean_seconds / mean_work)
-
-
-def duration(seconds: float) -> str:
-    """
-    >>> duration(42.4), duration(150), duration(7300)
-    ('42 s', '2 min 30 s', '2 h 01 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 class Titles:
