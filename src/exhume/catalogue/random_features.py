@@ -66,7 +66,7 @@ def _sphere_panel(scale: Scale, d: int, n: int, seeds: int, published_seeds: int
 
 def _sphere_sweeps(scale: Scale, victim: dict[str, Any], d: int, n: int, seeds: int) -> tuple[Sweep, ...]:
     """exhume's attack on the whole grid; as many samples as dimensions take more iterations, once p is large enough."""
-    enough = 2 * d * n if scale == "here" and n >= d else math.inf
+    enough = 3 * d * n if scale == "here" and n >= d else math.inf
     quick = [p for p in grid(scale, n, d) if p < enough]
     slow = [p for p in grid(scale, n, d) if p >= enough]
     sweeps = sweeps_of([victim | {"params": quick}], [exhume(scale, n)], seeds)
@@ -125,7 +125,7 @@ def _figure_9_left(scale: Scale) -> Sequence[Panel]:
 
 FEWER = "the attack stops after 600 iterations, also where it would go on"
 PATIENT = 2_000
-FEWER_OR_PATIENT = f"{FEWER}, with n = d after {PATIENT:,} from p = 2dn on"
+FEWER_OR_PATIENT = f"{FEWER}, with n = d after {PATIENT:,} from p = 3dn on"
 FIGURES: tuple[Figure, ...] = (
     ThresholdFigure(
         "fig1-curve",
