@@ -52,6 +52,18 @@ def test_another_method_has_a_pace_of_its_own() -> None:
     assert pace.seconds_left == pytest.approx(7.0)
 
 
+def test_small_runs_do_not_foretell_large_ones(plan: Plan) -> None:
+    """Their seconds hardly depend on their work: what does not, times the work of a large run, is nonsense."""
+    pace = Pace()
+    pace.begin(plan, {})
+    pace.count(plan.runs[0], failed=False, seconds=1.0)
+    pace.count(plan.runs[1], failed=False, seconds=1.1)
+    assert plan.runs[2].work > 10 * plan.runs[1].work
+    assert pace.seconds_left is None
+    pace.count(plan.runs[2], failed=False, seconds=50.0)
+    assert pace.seconds_left == pytest.approx(50.0)
+
+
 def test_a_run_is_called_by_what_varies(plan: Plan) -> None:
     assert Titles(plan).of(plan.runs[1]) == "ratio=1 seed=1"
     assert Titles(Plan(plan.runs[:1])).of(plan.runs[0]) == "seed=0"
@@ -67,7 +79,7 @@ def test_without_a_terminal_there_is_one_line_a_run(plan: Plan) -> None:
     onlooker.ended(plan.runs[2], FAILED, 2.0)
     onlooker.stopping()
     assert lines[0] == "4 runs, 1 of them before"
-    assert lines[1].startswith("ratio=1 seed=1: recovered, error 0.001, 2.0 s (2/4, about ")
+    assert lines[1] == "ratio=1 seed=1: recovered, error 0.001, 2.0 s (2/4)"
     assert lines[2].startswith("ratio=100000 seed=0: failed: expected memory, found none, 2.0 s (3/4, 1 failed, about ")
     assert lines[3:] == ["stopping ..."]
 

@@ -7,7 +7,7 @@ from exhume.experiments.plan import Plan, PlannedRun
 from exhume.experiments.sweep_folder import Ended
 
 FAR = 10.0
-"""Runs of a method of which none has ended yet tell nothing if their work is so many times what was measured."""
+"""A run with so many times the work of any that has ended is not foretold by them."""
 
 
 @dataclass(eq=False)
@@ -60,9 +60,10 @@ class Pace:
         seconds = 0.0
         for method in {run.attack.method for run in self._left.values()}:
             runs = [run for run in self._left.values() if run.attack.method == method]
-            if method not in self._measured and _work(runs) > FAR * sum(work for work, _ in together):
+            measured = self._measured.get(method, together)
+            if max(run.work for run in runs) > FAR * max(work for work, _ in measured):
                 return None
-            a_run, a_work = _fitted(self._measured.get(method, together))
+            a_run, a_work = _fitted(measured)
             seconds += a_run * len(runs) + a_work * _work(runs)
         return seconds / self._at_once
 
