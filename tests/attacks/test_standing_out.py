@@ -77,3 +77,15 @@ def test_trained_features_give_their_samples_and_random_ones_everything_that_is_
     else:
         assert len(found.candidates) == most
         assert reconstruction_error(on_the_sphere(N, 1), found.candidates) < 0.02
+
+
+def test_a_weak_sample_is_not_taken_for_drift() -> None:
+    theta = weights(1e-4, weakest=0.05)
+    loss, fit = fitted(torch.cat([on_the_sphere(N, 1), on_the_sphere(4, 7)]), theta)
+    found = standing_out(loss, fit)
+    assert found is not None
+    assert found.upper.tolist() == [True] * N + [False] * 4
+    seen = Observation(features(True), theta, Knowledge(None, D**0.5))
+    attacked = run_attack(seen, SplitNewton(), limits=Limits(seconds=120)).reconstruction
+    assert len(attacked.candidates) == N
+    assert reconstruction_error(on_the_sphere(N, 1), attacked.candidates) < 0.02

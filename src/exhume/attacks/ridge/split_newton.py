@@ -227,7 +227,7 @@ class _Search:
         if not self.problem.drifted:
             return False
         found = standing_out(self.bench.part(len(fit.candidates)), fit)
-        return found is not None and found.complete
+        return found is not None and (found.complete or int(found.upper.sum()) == self.problem.samples)
 
     def _stage(self, growth: Growth, fit: Fit | None) -> Fits:
         """Adds candidates and refines all of them; a stage that pays is repeated before more are added."""
