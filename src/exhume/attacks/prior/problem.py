@@ -10,7 +10,7 @@ from torch import Tensor
 
 from exhume.attacks.certificate import LUCK, unjudged
 from exhume.attacks.judgement import Facts, Judgement, Means
-from exhume.attacks.prior.loss import PriorFit, PriorLoss
+from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
 from exhume.attacks.prior.newton import cross_validated
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
 from exhume.attacks.prior.search import Level, Rows
@@ -34,6 +34,7 @@ LEAST_RESOLUTION = 1024
 FEW_WEIGHTS = 100
 LEAST_SPARE = 0.03  # of the equations, where nearly all are used up
 LOOKALIKE = 0.8  # a cosine between candidates from which only the stronger one is trusted
+ABOVE_WHAT_IS_LEFT = 2.5  # a candidate that explains less than this many times what nothing explains may be a mixture
 HOPELESS_LOSS = 0.1  # on unseen weights: whole samples are missing above it, and mixtures of them look like samples
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.2)  # of unresolved energy, one of which the steering weights choose
 
@@ -177,6 +178,7 @@ class PriorCase:
         if last.unseen > HOPELESS_LOSS:
             cosines = torch.zeros_like(cosines)
         cosines[:, ~without_copies(fit.candidates, fit.coefficients, LOOKALIKE)] = 0
+        cosines[:, removal_costs(fit) / loss.energy < ABOVE_WHAT_IS_LEFT * last.unseen] = 0
         return trust(rungs, cosines, [cut.steering for cut in cuts])
 
     def _best_cut(self, places: Float[Tensor, "m r"]) -> "_Cut":
