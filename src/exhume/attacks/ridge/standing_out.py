@@ -22,7 +22,7 @@ from exhume.attacks.ridge.span import Fit, SpanLoss
 
 WIDE = 30.0  # a gap between samples and what only explains drift
 SHARE = 0.05  # of what the least sample explains: so much may be drift
-MOST = 0.5  # of what is left: a candidate that explains more of it may be a weak sample
+MOST = 0.3  # of what is left: a candidate that explains more of it may be a weak sample
 TRIED = 3  # candidates below the gap that show that no sample is missing
 
 
