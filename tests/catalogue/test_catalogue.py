@@ -80,6 +80,23 @@ def test_a_figure_is_run_drawn_and_written(tmp_path: Path) -> None:
     assert summary["measured"][0].endswith(" at p = 3dn")
 
 
+def test_what_fills_the_machine_runs_alone_and_a_cluster_has_no_such_bound(tmp_path: Path) -> None:
+    planned = plan_figure(small_figure(), "quick", None)
+    needs = sorted(run.memory for run in planned.plan.runs)
+    asked: list[bool] = []
+
+    def engine(alone: bool) -> HereEngine:
+        asked.append(alone)
+        return HereEngine(tmp_path / "sweep")
+
+    swept = run_figures([planned], tmp_path, engine, memory=needs[0] + needs[-1])
+    assert asked == [False, True]
+    assert sum(one.done for one in swept) == 6
+    asked.clear()
+    run_figures([planned], tmp_path, engine)
+    assert asked == [False]
+
+
 def test_a_figure_that_was_not_run_says_so(tmp_path: Path) -> None:
     summary = write_figure(plan_figure(small_figure(), "quick", None), "quick", tmp_path, "exhume")
     assert (summary["done"], summary["measured"], summary["pictures"]) == (0, [], [])

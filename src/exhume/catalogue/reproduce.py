@@ -1,5 +1,6 @@
 """Runs figures and writes, for each, its picture, its numbers and what was found."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from exhume.catalogue.figure import Figure, Part, PartResults, Scale
-from exhume.experiments.engines import Engine, usable_memory
+from exhume.experiments.engines import Engine
 from exhume.experiments.plan import Plan, plan_of
 from exhume.experiments.results import COSTS, as_csv, columns, rows
 from exhume.experiments.sweep_folder import Ended, SweepFolder
@@ -48,12 +49,16 @@ def run_figures(
     out: Path,
     engine: EngineMaker,
     *,
+    memory: float = math.inf,
     retry_failed: bool = False,
     onlooker: Callable[[], AbstractContextManager[Onlooker]] = lambda: nullcontext(Onlooker()),
 ) -> list[Swept]:
-    """All runs of some figures, each once: first what can share the machine, then what needs it alone."""
+    """All runs of some figures, each once: first what can share the machine, then what needs it alone.
+
+    `memory`: that of the machine in bytes; on a cluster, whose machines take care of their own, there is no bound.
+    """
     plan = plan_of(run for one in planned for run in one.plan.runs)
-    large = ALONE * usable_memory()
+    large = ALONE * memory
     swept: list[Swept] = []
     for alone in (False, True):
         some = Plan(tuple(run for run in plan.runs if (run.memory > large) == alone))
@@ -67,7 +72,7 @@ def run_figures(
                     engine(alone),
                     keep="results",
                     retry_failed=retry_failed,
-                    memory=usable_memory(),
+                    memory=memory,
                     onlooker=looking,
                 )
             )

@@ -1,5 +1,6 @@
 """`exhume reproduce`: the paper's figures by name."""
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,14 +104,15 @@ def _run(
     """Whether somebody stopped it."""
     from exhume.catalogue.reproduce import SWEEP, run_figures
     from exhume.cli.sweep_display import watching
-    from exhume.experiments.engines import make_engine, usable_cores
+    from exhume.experiments.engines import make_engine, usable_cores, usable_memory
 
     def make(alone: bool) -> "Engine":
         if alone and engine == "local":
             return make_engine("local", folder / SWEEP, workers=1, threads=usable_cores())
         return make_engine(engine, folder / SWEEP, workers=workers, address=address)
 
-    swept = run_figures(ready, folder, make, retry_failed=retry_failed, onlooker=watching)
+    memory = usable_memory() if engine == "local" else math.inf
+    swept = run_figures(ready, folder, make, memory=memory, retry_failed=retry_failed, onlooker=watching)
     return any(one.interrupted for one in swept)
 
 
