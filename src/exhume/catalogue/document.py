@@ -11,7 +11,7 @@ from exhume.errors import ExhumeError
 from exhume.files import check_schema, read_json, write_text
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
-HEAD = "| figure | published | measured here | scale and why it differs | command | time of the runs |\n" + (
+HEAD = "| figure | published | measured here | scale and why it differs | command | computing, on the clock |\n" + (
     "| --- | --- | --- | --- | --- | --- |\n"
 )
 
@@ -69,9 +69,15 @@ def _line(name: str, title: str, found: Mapping[str, Any] | None) -> str:
             "<br>".join([*found["measured"], *_left_out(found)]),
             differs,
             f"`{found['command']}`",
-            duration(float(found["run_seconds"])),
+            _times(found),
         ]
     )
+
+
+def _times(found: Mapping[str, Any]) -> str:
+    """What the runs took, and how long that was on the clock, where it was kept."""
+    computing, wall = duration(float(found["run_seconds"])), found.get("wall_seconds")
+    return computing if wall is None else f"{computing} in {duration(float(wall))}"
 
 
 def _left_out(found: Mapping[str, Any]) -> list[str]:

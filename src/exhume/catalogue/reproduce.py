@@ -104,6 +104,7 @@ def write_figure(planned: PlannedFigure, scale: Scale, out: Path, command: str) 
         "failed": sum(end.failure is not None for end in ended.values()),
         "reasons": sorted({end.failure for end in ended.values() if end.failure is not None}),
         "run_seconds": round(sum(_seconds(line) for line in lines), 1),
+        "wall_seconds": round(_wall_seconds(lines, sweep.root / "runs"), 1),
         "pictures": [path.name for path in pictures],
         "exhume": VERSION,
     }
@@ -114,6 +115,26 @@ def write_figure(planned: PlannedFigure, scale: Scale, out: Path, command: str) 
 def _results(part: Part, plan: Plan, ended: Mapping[str, Ended], sweep: SweepFolder) -> PartResults:
     done = {key: end for key, end in ended.items() if end.failure is None}
     return PartResults(part, rows(plan, done), sweep.root / "runs")
+
+
+def _wall_seconds(lines: Sequence[Mapping[str, Any]], runs: Path) -> float:
+    """How long at least one of the runs was at work: each ended when its summary was written, whoever asked for it."""
+    ends = [(runs / str(line["run"]) / "summary.json", _seconds(line)) for line in lines]
+    times = [(path.stat().st_mtime, seconds) for path, seconds in ends if path.exists()]
+    return covered([(end - seconds, end) for end, seconds in times])
+
+
+def covered(intervals: Sequence[tuple[float, float]]) -> float:
+    """The length of the union of intervals.
+
+    >>> covered([(0, 2), (1, 3), (5, 6), (5.5, 5.75)])
+    4.0
+    """
+    total, reached = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
 
 
 def _seconds(line: Mapping[str, Any]) -> float:

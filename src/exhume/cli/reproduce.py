@@ -122,7 +122,8 @@ def _write(planned: "PlannedFigure", scale: "Scale", folder: Path, command: str,
 
     name = planned.figure.name
     summary = write_figure(planned, scale, folder, f"{command} {name}")
-    runs = f"{summary['done']} of {summary['runs']} runs, {duration(summary['run_seconds'])} of computing in all"
+    computing, wall = duration(summary["run_seconds"]), duration(summary["wall_seconds"])
+    runs = f"{summary['done']} of {summary['runs']} runs, {computing} of computing in {wall} on the clock"
     say(f"{name}: {planned.figure.title} ({runs})", json)
     for sentence in summary["measured"]:
         say(f"  {sentence}", json)
