@@ -5,7 +5,10 @@ from exhume.victims.recipe import Recipe
 
 
 def test_a_known_subspace_is_enough_at_a_width_below_the_threshold() -> None:
+    """r is that of the subspace, also where there are fewer samples, which span less of it."""
     assert WidthTrial(dimension=4, ambient=30, samples=3, width=60, known=True, seed=0).run() < 0.01
+    few = WidthTrial(dimension=12, ambient=30, samples=2, width=16, known=True, seed=0)  # r n = 24
+    assert few.run() > 0.1
 
 
 def test_one_sample_is_recovered_by_a_few_rows_and_not_by_rows_that_are_all_silent() -> None:

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from exhume.activations import activation
 from exhume.attacks.loop import run_attack
@@ -14,6 +16,7 @@ from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.attacks.subspace.first_layer import first_layer_subspace
 from exhume.attacks.subspace.moments import moment_subspace
 from exhume.data.config import DataConfig
+from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows, hold
@@ -41,18 +44,24 @@ class WidthTrial:
 
     def run(self) -> float:
         """The error rho of an attack that is told n."""
-        data = load(
-            DataConfig(name="sphere", samples=self.samples, dim=self.ambient, subspace=self.dimension, seed=self.seed)
-        )
+        data, basis = self._drawn()
         config = RandomFeaturesConfig(params=self.width, seed=self.seed)
         observation = train_random_features(config, data, draw_rows(config, self.ambient)).observation
         method: Method = SEARCH
         if self.known:
-            basis = torch.linalg.svd(data.inputs.double(), full_matrices=False).Vh[: self.dimension].T
-            observation = replace(observation, subspace=basis.contiguous())
+            observation = replace(observation, subspace=basis)
             method = SubspaceAttack("given", SEARCH)
         found = run_attack(observation.told(self.samples), method, seed=self.seed).reconstruction
         return evaluate(data.inputs, found.candidates).error
+
+    def _drawn(self) -> tuple[Dataset, Float[Tensor, "d r"]]:
+        """The samples, and a basis of the subspace, which is more than their span where they are fewer than r."""
+        count = max(self.samples, 2 * self.dimension)
+        drawn = DataConfig(name="sphere", samples=count, dim=self.ambient, subspace=self.dimension, seed=self.seed)
+        more = load(drawn)
+        basis = torch.linalg.svd(more.inputs.double(), full_matrices=False).Vh[: self.dimension].T.contiguous()
+        few = slice(0, self.samples)
+        return replace(more, inputs=more.inputs[few], labels=more.labels[few]), basis
 
 
 @dataclass(frozen=True)
