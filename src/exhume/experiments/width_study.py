@@ -61,7 +61,8 @@ class WidthTrial:
         more = load(drawn)
         basis = torch.linalg.svd(more.inputs.double(), full_matrices=False).Vh[: self.dimension].T.contiguous()
         few = slice(0, self.samples)
-        return replace(more, inputs=more.inputs[few], labels=more.labels[few]), basis
+        parts = {name: getattr(more, name)[few] for name in ("inputs", "labels", "class_index")}
+        return replace(more, **parts), basis
 
 
 @dataclass(frozen=True)
