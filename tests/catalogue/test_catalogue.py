@@ -206,6 +206,16 @@ def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_pat
         "| `exhume reproduce --quick fig3` | 1.5 min |"
     )
 
+    def scale_shown(**results: tuple[int, float | None]) -> str:
+        for scale, (done, wall) in results.items():
+            path = tmp_path / scale / "fig3" / "figure.json"
+            path.write_text(json.dumps(found | {"scale": scale, "done": done, "wall_seconds": wall}))
+        return next(line for line in figure_table(tmp_path).splitlines() if line.startswith("| fig3: "))
+
+    assert "| quick: tiny |" in scale_shown(quick=(4, None), here=(2, None)), "all of it at the smaller scale"
+    assert "| here: tiny |" in scale_shown(quick=(3, None), here=(2, None))
+    assert scale_shown(quick=(4, None), here=(4, 45.0)).endswith("| 1.5 min in 45 s |")
+
 
 @pytest.mark.parametrize(
     ("content", "complaint"),

@@ -29,7 +29,7 @@ def write_document(results: Path, page: Path) -> None:
 
 
 def figure_table(results: Path) -> str:
-    """One line a figure, of the largest scale at which any of its runs ended; 'not run' where there is none."""
+    """One line a figure, of the largest scale at which its runs ended; 'not run' where there is none."""
     titles = {name: figure.title for name, figure in registry.FIGURES.items()}
     titles["theory"] = "small checks of the theory"
     return HEAD + "".join(_figure_line(results, name, title) for name, title in titles.items())
@@ -46,15 +46,20 @@ def _figure_line(results: Path, name: str, title: str) -> str:
 
 
 def _largest(results: Path, name: str) -> tuple[Path, dict[str, Any] | None]:
-    """figure.json of the figure, where it was run at all."""
-    for scale in reversed(SCALES):
+    """figure.json of the figure at the largest scale at which all its runs ended, or else any of them did."""
+    begun: tuple[Path, dict[str, Any] | None] = (results, None)
+    for scale in SCALES:
         path = results / scale / name / SUMMARY
         if path.is_file():
             found = read_json(path)
             check_schema(found, path)
-            if found.get("done"):
-                return path, found
-    return results, None
+            if found.get("done") and (begun[1] is None or not _left_to_run(found) or _left_to_run(begun[1])):
+                begun = path, found
+    return begun
+
+
+def _left_to_run(found: Mapping[str, Any]) -> int:
+    return int(found.get("runs", 0)) - int(found.get("done", 0)) - int(found.get("failed", 0))
 
 
 def _line(name: str, title: str, found: Mapping[str, Any] | None) -> str:
@@ -81,7 +86,7 @@ def _times(found: Mapping[str, Any]) -> str:
 
 
 def _left_out(found: Mapping[str, Any]) -> list[str]:
-    missing = found["runs"] - found["done"] - found["failed"]
+    missing = _left_to_run(found)
     told = [f"{missing} of {found['runs']} runs not run"] if missing else []
     return told + ([f"{found['failed']} runs failed: {found['reasons'][0]}"] if found["failed"] else [])
 
