@@ -249,3 +249,25 @@ def test_the_page_keeps_what_people_wrote(tmp_path: Path) -> None:
     write_document(tmp_path, page)
     assert page.read_text() == first + "below\n"
     assert (first.count(BEGIN), first.count(END)) == (1, 1)
+
+
+def test_a_line_of_the_page_stays_until_there_is_a_better_result(tmp_path: Path) -> None:
+    """Results of several machines meet on one page."""
+    page = tmp_path / "reproduction.md"
+
+    def line(machine: str, scale: str, done: int) -> str:
+        path = tmp_path / machine / scale / "fig3" / "figure.json"
+        path.parent.mkdir(parents=True)
+        told = {"published": "", "measured": [machine], "scale": scale, "differs": "", "command": "", "failed": 0}
+        path.write_text(json.dumps(told | {"runs": 5, "done": done, "run_seconds": 1.0}))
+        write_document(tmp_path / machine, page)
+        return next(line for line in page.read_text().splitlines() if line.startswith("| fig3: "))
+
+    assert "| first<br>2 of 5 runs not run | here |" in line("first", "here", 3)
+    assert "| second | quick |" in line("second", "quick", 5), "all of a smaller scale"
+    assert "| third | here |" in line("third", "here", 5)
+    assert "| third | here |" in line("fourth", "quick", 5)
+    assert "| third | here |" in line("fifth", "paper", 4)
+    assert "| sixth | here |" in line("sixth", "here", 5), "the newer one"
+    write_document(tmp_path / "none", page)
+    assert "| sixth | here |" in page.read_text()

@@ -11,32 +11,42 @@ from exhume.errors import ExhumeError
 from exhume.files import check_schema, read_json, write_text
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+LEFT_OUT = "runs not run"
 HEAD = "| figure | published | measured here | scale and why it differs | command | computing, on the clock |\n" + (
     "| --- | --- | --- | --- | --- | --- |\n"
 )
 
 
 def write_document(results: Path, page: Path) -> None:
-    """Puts the table between the two marks of a page, or at its end; the rest of the page stays as it is."""
-    table = figure_table(results)
+    """Puts the table between the two marks of a page, or at its end; the rest of the page stays as it is.
+
+    So does the line of a figure of which there is no better result than the one that the page tells: figures may have
+    been made on several machines.
+    """
     text = page.read_text(encoding="utf-8") if page.exists() else "# Figures, measured here next to published\n"
     if BEGIN in text and END in text:
         before, _, rest = text.partition(BEGIN)
-        after = rest.partition(END)[2]
+        told, _, after = rest.partition(END)
     else:
-        before, after = text.rstrip("\n") + "\n\n", "\n"
-    write_text(page, f"{before}{BEGIN}\n{table}{END}{after}")
+        before, told, after = text.rstrip("\n") + "\n\n", "", "\n"
+    write_text(page, f"{before}{BEGIN}\n{figure_table(results, told)}{END}{after}")
 
 
-def figure_table(results: Path) -> str:
-    """One line a figure, of the largest scale at which its runs ended; 'not run' where there is none."""
+def figure_table(results: Path, told: str = "") -> str:
+    """One line a figure, of the largest scale at which all its runs ended, or else any did; 'not run' if there is none.
+
+    `told`: such a table of before, whose lines stay where the results are of a smaller scale, or less complete.
+    """
     titles = {name: figure.title for name, figure in registry.FIGURES.items()}
     titles["theory"] = "small checks of the theory"
-    return HEAD + "".join(_figure_line(results, name, title) for name, title in titles.items())
+    kept = {line[2:].partition(":")[0]: f"{line}\n" for line in told.splitlines() if line.startswith("| ")}
+    return HEAD + "".join(_figure_line(results, name, title, kept.get(name)) for name, title in titles.items())
 
 
-def _figure_line(results: Path, name: str, title: str) -> str:
+def _figure_line(results: Path, name: str, title: str, kept: str | None) -> str:
     path, found = _largest(results, name)
+    if kept is not None and _rank_of_line(kept) > _rank(found):
+        return kept
     try:
         return _line(name, title, found)
     except (KeyError, IndexError, TypeError, ValueError) as problem:
@@ -47,15 +57,37 @@ def _figure_line(results: Path, name: str, title: str) -> str:
 
 def _largest(results: Path, name: str) -> tuple[Path, dict[str, Any] | None]:
     """figure.json of the figure at the largest scale at which all its runs ended, or else any of them did."""
-    begun: tuple[Path, dict[str, Any] | None] = (results, None)
+    best: tuple[Path, dict[str, Any] | None] = (results, None)
     for scale in SCALES:
         path = results / scale / name / SUMMARY
         if path.is_file():
             found = read_json(path)
             check_schema(found, path)
-            if found.get("done") and (begun[1] is None or not _left_to_run(found) or _left_to_run(begun[1])):
-                begun = path, found
-    return begun
+            if _rank(found) > _rank(best[1]):
+                best = path, found
+    return best
+
+
+Rank = tuple[bool, int]
+"""Whether all runs ended, and the place of the scale: -1 where none is told, -2 where nothing was run."""
+
+
+def _rank(found: Mapping[str, Any] | None) -> Rank:
+    if found is None or not found.get("done"):
+        return False, -2
+    return not _left_to_run(found), _place(str(found.get("scale")))
+
+
+def _rank_of_line(line: str) -> Rank:
+    """That of the result which a line of the table tells."""
+    cells = line.split(" | ")
+    scale = cells[3].partition(":")[0] if len(cells) > 3 else ""
+    return LEFT_OUT not in line and scale in SCALES, _place(scale)
+
+
+def _place(scale: str) -> int:
+    names: tuple[str, ...] = SCALES
+    return names.index(scale) if scale in names else -1
 
 
 def _left_to_run(found: Mapping[str, Any]) -> int:
@@ -87,7 +119,7 @@ def _times(found: Mapping[str, Any]) -> str:
 
 def _left_out(found: Mapping[str, Any]) -> list[str]:
     missing = _left_to_run(found)
-    told = [f"{missing} of {found['runs']} runs not run"] if missing else []
+    told = [f"{missing} of {found['runs']} {LEFT_OUT}"] if missing else []
     return told + ([f"{found['failed']} runs failed: {found['reasons'][0]}"] if found["failed"] else [])
 
 
