@@ -51,8 +51,10 @@ def test_figures_on_the_sphere_can_be_planned_without_any_data(name: str, scale:
 
 
 def test_a_number_stands_for_all_parts_of_a_figure() -> None:
-    assert [figure.name for figure in chosen(["fig6"])] == ["fig6-resnet", "fig6-two-layer"]
-    assert [figure.name for figure in chosen(["fig6-resnet", "fig1"])] == ["fig1-curve", "fig1-images", "fig6-resnet"]
+    resnet = ["fig6-resnet", "fig6-resnet-images"]
+    assert [figure.name for figure in chosen(["fig6"])] == [*resnet, "fig6-two-layer"]
+    assert [figure.name for figure in chosen(["fig6-resnet", "fig1"])] == ["fig1-curve", "fig1-images", *resnet]
+    assert [figure.name for figure in chosen(["fig13-images"])] == ["fig13-images"]
     with pytest.raises(UsageError, match=r"expected a figure out of fig1-curve, .*, or theory, found 'fig18'"):
         chosen(["fig18"])
 

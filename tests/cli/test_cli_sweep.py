@@ -107,6 +107,11 @@ def test_a_run_that_fails_is_exit_code_1_and_named(
     assert done.returncode == 1
     assert "0 runs done, 2 failed" in done.stdout
     assert "the first that failed: RuntimeError: out of luck" in done.stdout
+    out = spec.parent / "grid"
+    listed = exhume("runs", out, "--where", "status=failed", "--where", "attack.iterations=5").stdout
+    assert listed.splitlines()[0].split()[-1] == "reason"
+    assert listed.count("RuntimeError: out of luck") == 2
+    assert "out of luck" not in exhume("runs", out, "--where", "status=done").stdout
     monkeypatch.undo()
     assert exhume("sweep", spec, "--engine", "here", "--retry-failed").returncode == 0
 

@@ -55,7 +55,7 @@ def _resnet_panels(scale: Scale) -> Sequence[Panel]:
     n, side, seeds = {"quick": (2, 8, 1), "here": (5, 16, 3), "paper": (10, 32, 10)}[scale]
     victim = {"kind": "resnet", **_images(n, side), **SPLIT, "until": 1e-7, "ratio": RATIOS[scale]}
     panels = [Panel(f"ResNet {side}x{side}, n={n}", sweeps_of([victim], [_attack(scale, n)], seeds), RESIDUAL)]
-    if scale == "here":
+    if scale == "here":  # one point at the resolution of the paper
         point = {"kind": "resnet", **_images(2, 32), **SPLIT, "until": 1e-7, "ratio": [4]}
         panels.append(Panel("ResNet 32x32, n=2", sweeps_of([point], [_attack(scale, 2)], 1), RESIDUAL))
     return panels
@@ -68,11 +68,14 @@ def _vit_panel(scale: Scale) -> Panel:
     return Panel(f"Vision Transformer {side}x{side}, n=5", sweeps_of([victim], [_attack(scale, 5)], seeds), RESIDUAL)
 
 
-def _vit_pictures(scale: Scale) -> Sequence[Part]:
-    """One run of the curve."""
-    panel = _vit_panel(scale)
-    victim = dict(panel.sweeps[0].victims[0]) | {"ratio": [4]}
-    return [Part(f"{panel.title}, p_L=4dn", sweeps_of([victim], [_attack(scale, 5)], 1))]
+def _pictures_of(panels: Sequence[Panel]) -> Sequence[Part]:
+    """One run of each curve, at p_L = 4dn."""
+    parts = []
+    for panel in panels:
+        (sweep,) = panel.sweeps
+        victims = [dict(victim) | {"ratio": [4]} for victim in sweep.victims]
+        parts.append(Part(f"{panel.title}, p_L=4dn", sweeps_of(victims, sweep.attacks, 1)))
+    return parts
 
 
 def _two_layer_pictures(scale: Scale, loss: str) -> Sequence[Part]:
@@ -88,6 +91,7 @@ def _panels_9(scale: Scale) -> Sequence[Panel]:
 
 
 STEP = "the step is 1 / the largest curvature instead of 1e-5, which ends at the same point far sooner"
+VIT = "patches of 4, 2 blocks, head on all tokens"
 LIMIT = "1,500 iterations an attack"
 FIGURES: tuple[Figure, ...] = (
     ThresholdFigure(
@@ -95,7 +99,7 @@ FIGURES: tuple[Figure, ...] = (
         "two-layer networks: the threshold at p_L = k h ~ dn (figure 6, left)",
         "error falls to 0 above p_L ~ dn (n=10, 10 seeds)",
         lambda scale: [_two_layer_panel(scale, "square")],
-        {"quick": "4x4 pixels, 1 seed", "here": f"3 seeds; {STEP}; {LIMIT}"},
+        {"quick": "4x4 pixels, 1 seed", "here": f"3 seeds; {STEP}; {LIMIT}", "paper": STEP},
     ),
     ThresholdFigure(
         "fig6-resnet",
@@ -105,14 +109,22 @@ FIGURES: tuple[Figure, ...] = (
         {
             "quick": "8x8 pixels, n=2, 1 seed",
             "here": f"16x16 pixels, n=5, 3 seeds, and 32x32 with n=2; {STEP}; {LIMIT}",
+            "paper": STEP,
         },
+    ),
+    PictureFigure(
+        "fig6-resnet-images",
+        "images recovered from residual networks",
+        "no such figure",
+        lambda scale: _pictures_of(_resnet_panels(scale)),
+        {"quick": "8x8 pixels, n=2", "here": "runs of fig6-resnet", "paper": STEP},
     ),
     PictureFigure(
         "fig7",
         "recovered images of a two-layer network, ten a class",
         "all 100 images recovered at p_L = 4dn",
         lambda scale: _two_layer_pictures(scale, "square"),
-        {"quick": "8x8 pixels, n=10", "here": f"one hour, told n; {STEP}"},
+        {"quick": "8x8 pixels, n=10", "here": f"one hour; {STEP}", "paper": f"one hour; {STEP}"},
     ),
     ThresholdFigure(
         "fig8-cross-entropy",
@@ -126,7 +138,7 @@ FIGURES: tuple[Figure, ...] = (
         "error, training loss and span residual of networks (figure 9, middle and right)",
         "the residual falls with the error at p_L ~ dn (10 seeds)",
         _panels_9,
-        {"quick": "the runs of fig6", "here": "the runs of fig6"},
+        {"quick": "the runs of fig6", "here": "the runs of fig6", "paper": "the runs of fig6"},
     ),
     ThresholdFigure(
         "fig13-curve",
@@ -135,21 +147,22 @@ FIGURES: tuple[Figure, ...] = (
         lambda scale: [_vit_panel(scale)],
         {
             "quick": "8x8 pixels, 1 seed",
-            "here": f"16x16 pixels, patches of 4, head on all tokens, 3 seeds; {STEP}; {LIMIT}",
+            "here": f"16x16 pixels, {VIT}, 3 seeds; {STEP}; {LIMIT}",
+            "paper": f"{VIT}; {STEP}",
         },
     ),
     PictureFigure(
         "fig13-images",
         "images recovered from a Vision Transformer (figure 13, right)",
         "all 5 images recovered at p_L = 4dn",
-        _vit_pictures,
-        {"quick": "8x8 pixels", "here": f"16x16 pixels; {STEP}; {LIMIT}"},
+        lambda scale: _pictures_of([_vit_panel(scale)]),
+        {"quick": "8x8 pixels", "here": f"16x16 pixels; {STEP}; {LIMIT}", "paper": f"{VIT}; {STEP}"},
     ),
     PictureFigure(
         "fig17",
         "recovered images, cross-entropy",
         "all 100 images recovered at p_L = 4dn",
         lambda scale: _two_layer_pictures(scale, "cross-entropy"),
-        {"quick": "8x8 pixels, n=10", "here": "one hour, told n"},
+        {"quick": "8x8 pixels, n=10", "here": "one hour", "paper": "one hour"},
     ),
 )

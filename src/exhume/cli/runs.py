@@ -25,7 +25,9 @@ def runs(
     where: Annotated[
         list[str] | None, typer.Option(help="Only runs with e.g. outcome=recovered or 'ratio>2'; may be repeated.")
     ] = None,
-    columns: Annotated[str, typer.Option(help="What to show of each run.")] = COLUMNS,
+    columns: Annotated[
+        str | None, typer.Option(help=f"What to show of each run; default: {COLUMNS}, and why any of them failed.")
+    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Side by side, and only where they differ.")] = False,
     by: Annotated[str | None, typer.Option(help="Group by these keys, e.g. ratio,method, and average.")] = None,
     value: Annotated[str, typer.Option(help="With --by: what to average.")] = "error",
@@ -65,7 +67,9 @@ def runs(
         table = _table(["", *told], [[key, *values] for key, values in differing.items()])
         result = {"runs": list(told), "differences": differing}
     else:
-        shown = parse_names(columns) or ()
+        shown = parse_names(columns or COLUMNS) or ()
+        if columns is None and any(run["status"] == "failed" for run in told.values()):
+            shown = (*shown, "reason")
         table = _table(["run", *shown], [[name, *(run.get(key) for key in shown)] for name, run in told.items()])
     _print(table, json)
     if json:

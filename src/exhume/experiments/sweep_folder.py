@@ -68,8 +68,11 @@ class SweepFolder:
         return Ended(read_summary(folder / "summary.json"))
 
     def fail(self, run: PlannedRun, reason: str) -> None:
+        """The reason, and what the run was told, so that it is found by its settings as the others are."""
         shutil.rmtree(self.part(run.key), ignore_errors=True)
+        told = _told(run) | {"attack": run.attack_words}
         with replacing(self.run(run.key), folder=True) as folder:
+            write_json(folder / "config.json", {"schema": SCHEMA, **told})
             write_json(folder / FAILED, {"schema": SCHEMA, "run": run.title(), "reason": reason})
 
     def forget(self, key: str) -> None:
@@ -134,13 +137,18 @@ def _settings(run: PlannedRun) -> dict[str, Any]:
     assert is_dataclass(method)
     assert not isinstance(method, type)
     return {
-        "data": victim.data.model_dump(mode="json", exclude={"data_dir"}),
-        "model": victim.model.model_dump(mode="json"),
+        **_told(run),
         "defence": victim.defence,
         "attack": run.attack.model_dump(mode="json", exclude={"seed", *run.identity["attack"]}),
         "method": json.loads(json.dumps(asdict(method), default=str)),
         "seed": run.seed,
     }
+
+
+def _told(run: PlannedRun) -> dict[str, Any]:
+    victim = run.victim
+    data = victim.data.model_dump(mode="json", exclude={"data_dir"})
+    return {"data": data, "model": victim.model.model_dump(mode="json")}
 
 
 def _agree(kept: Any, now: Any) -> bool:
