@@ -57,7 +57,7 @@ def trained(name: str = "relu", scale: float = 1.0, classes: int = 1, n: int = N
         weights[0] -= step * of_first
         weights[1] -= step * of_head
     return Observation(
-        RidgeFeatures(HeldRows(weights[0]), phi),
+        RidgeFeatures(HeldRows(weights[0]), phi, trained=True),
         weights[1] - head,
         Knowledge(n, D**0.5, "known"),
         head=weights[1],
@@ -204,6 +204,14 @@ def test_the_row_space_is_above_the_last_gap() -> None:
 def test_what_is_missing_is_said(missing: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         attack(replace(trained("gelu"), **missing), NtkAttack(**QUICK))
+
+
+def test_a_first_layer_that_was_not_trained_tells_these_attacks_nothing() -> None:
+    seen = trained("gelu")
+    drawn = replace(seen, features=replace(seen.ridge, trained=False))
+    for method in (NtkAttack(**QUICK), KktAttack(**QUICK)):
+        with pytest.raises(UsageError, match=r"expected a first layer that was trained, found gelu\(Vx\)"):
+            attack(drawn, method)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ def whole_network(observation: Observation) -> WholeNetwork:
     features, head = observation.features, observation.published_head
     if not isinstance(features, RidgeFeatures) or features.bias is not None:
         raise UsageError(f"expected a two-layer network without bias, found {features.description}")
+    if not features.trained:
+        raise UsageError(f"expected a first layer that was trained, found {features.description}, that was not")
     if head is None:
         raise UsageError("expected the trained head, found its change only; train the network again with this version")
     shown = every_row(features.rows)
