@@ -5,6 +5,7 @@ import math
 import jaxtyping
 import pytest
 import torch
+from torch import nn
 
 import exhume
 from exhume.activations import activation
@@ -25,6 +26,27 @@ def test_arrays_go_in_and_the_training_inputs_come_out() -> None:
     found = exhume.reconstruct(exhume.observe_features(rows, weights, "relu"))
     assert found.outcome is exhume.Outcome.RECOVERED
     assert exhume.evaluate(found, samples).signed_error < 1e-4
+
+
+def test_a_module_goes_in_and_the_training_inputs_come_out() -> None:
+    samples, rows, _ = small_problem()
+    model = nn.Sequential(nn.Linear(12, 400, bias=False), nn.ReLU(), nn.Linear(400, 1, bias=False))
+    hidden, head = model[0], model[2]
+    assert isinstance(hidden, nn.Linear)
+    assert isinstance(head, nn.Linear)
+    with torch.no_grad():
+        hidden.weight.copy_(rows)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        head.weight += torch.tensor([[1.0, -2.0, 1.5]]) @ model[:2](samples)
+    observation = exhume.observe(model, initial=before)
+    assert torch.allclose(observation.weights, head.weight - before["2.weight"])
+    found = exhume.reconstruct(observation)
+    assert exhume.evaluate(found, samples).signed_error < 1e-4
+    assert exhume.observe(model, initial="zero", head="2").knowledge.initial == "zero"
+    image = nn.Sequential(nn.Conv2d(3, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(16, 1))
+    assert exhume.observe(image, input_shape=(3, 3, 3)).image_shape == (3, 3, 3)
+    with pytest.raises(UsageError, match="expected the name of a linear layer, found 'fc'"):
+        exhume.observe(model, head="fc")
 
 
 def test_several_outputs_are_several_rows_of_weights() -> None:

@@ -1,6 +1,8 @@
 """exhume digs training data out of a trained model's weights.
 
-    observation = exhume.load_observation("runs/a")   # or exhume.observe_features(V, theta, "relu")
+    observation = exhume.observe(model, initial=state_before_training, head="fc")   # any nn.Module, or
+    observation = exhume.observe_features(V, theta, "relu")                         # weights over features, or
+    observation = exhume.load_observation("runs/a")                                 # a run folder
     found = exhume.reconstruct(observation)
     score = exhume.evaluate(found, X_true)
     exhume.audit(model, initial=state_before_training).save("report.html")
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from exhume.api import evaluate, load_observation, observe_features, rank, reconstruct
     from exhume.attacks.probes.ranking import Ranking
     from exhume.auditing.audit import Audit
-    from exhume.auditing.of_model import audit, audit_features
+    from exhume.auditing.of_model import audit, audit_features, observe
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
     from exhume.reconstruction import Outcome, Reconstruction
@@ -29,6 +31,7 @@ _HOMES = {
     "audit_features": "exhume.auditing.of_model",
     "evaluate": "exhume.api",
     "load_observation": "exhume.api",
+    "observe": "exhume.auditing.of_model",
     "observe_features": "exhume.api",
     "rank": "exhume.api",
     "reconstruct": "exhume.api",
@@ -60,6 +63,7 @@ __all__ = [
     "evaluate",
     "gauge",
     "load_observation",
+    "observe",
     "observe_features",
     "rank",
     "reconstruct",

@@ -11,7 +11,7 @@ from torch import nn
 
 import exhume
 from exhume.auditing.audit import AuditSettings
-from exhume.errors import UsageError
+from exhume.errors import ExhumeError, UsageError
 from exhume.report.page import rebuild, render
 from exhume.verdicts import Verdict
 
@@ -150,12 +150,14 @@ def test_linear_features_have_no_attack_and_the_page_says_so(fitted: Any, tmp_pa
     assert "method" not in audit.summary
 
 
-def test_an_attack_that_cannot_run_is_a_line_and_no_crash(fitted: Any) -> None:
+def test_weights_that_no_attack_takes_are_an_error_and_no_verdict(fitted: Any) -> None:
+    """A pipeline shall not take them for weights that were attacked in vain."""
     repeated = fitted.rows.clone()
     repeated[7] = repeated[8]
-    audit = exhume.audit_features(repeated, fitted.weights, "relu", budget_seconds=1)
-    assert audit.verdict is Verdict.INCONCLUSIVE
-    assert "occur again" in audit.subject.attempts[0]["note"]
+    with pytest.raises(ExhumeError, match="1 rows of V that occur again"):
+        exhume.audit_features(repeated, fitted.weights, "relu", budget_seconds=1)
+    with pytest.raises(ExhumeError, match="expected weights"):
+        exhume.audit_features(fitted.rows, torch.zeros_like(fitted.weights), "relu", budget_seconds=1)
 
 
 def test_a_small_script_of_its_own_is_audited_with_the_start_it_kept() -> None:

@@ -59,6 +59,29 @@ def test_features_that_moved_are_averaged_for_the_attack_and_published_for_the_o
     assert torch.allclose(target.outputs(rows).float(), model(rows), atol=1e-5)
 
 
+def test_a_form_that_only_one_end_of_training_has_is_not_used() -> None:
+    """Fresh batch norm behind the activation does nothing, up to rounding: the start then looks like φ(Wx + b)."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.BatchNorm1d(20, eps=1e-12), nn.Linear(20, 2))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for _ in range(3):
+        model(torch.randn(30, 6))
+    target = target_of_module(model, input_shape=(6,), initial=before)
+    assert isinstance(target.observation.features, ModuleFeatures)
+    assert target.observation.weights.shape == (2, 21), "with its bias"
+
+
+def test_batch_norm_before_the_activation_is_seen_through_at_both_ends() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 20), nn.BatchNorm1d(20), nn.ReLU(), nn.Linear(20, 2))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for _ in range(3):
+        model(torch.randn(30, 6))
+    target = target_of_module(model, input_shape=(6,), initial=before)
+    assert isinstance(target.observation.features, RidgeFeatures)
+    assert target.observation.weights.shape == (2, 20)
+
+
 def test_any_other_network_is_attacked_through_its_own_features_and_gives_its_own_outputs() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 3, 2), nn.Tanh(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(27, 2))

@@ -26,6 +26,26 @@ def test_a_hidden_layer_is_recognised_whatever_its_activation_and_bias(name: str
     assert (ridge.bias is None) == (not bias)
 
 
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(30, affine=affine)
+    model = nn.Sequential(nn.Linear(12, 30, bias=bias), norm, nn.ReLU(), nn.Linear(30, 2))
+    for _ in range(5):
+        model(2 + 3 * torch.randn(50, 12))  # the statistics that evaluation uses
+    if affine:
+        with torch.no_grad():
+            norm.weight.mul_(-1.7)
+            norm.bias.add_(0.3)
+    plain = penultimate_features(model, "3", (12,))
+    ridge = as_ridge(model, plain)
+    assert ridge is not None
+    assert ridge.activation is ACTIVATIONS["relu"]
+    rows = torch.randn(5, 12)
+    assert torch.allclose(ridge(rows), plain(rows), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -28,6 +28,9 @@ def test_a_head_is_found_by_name_and_without_one_it_is_the_last_linear_layer() -
     net = Net()
     assert find_head(net, "head") is net.head
     assert find_head(net) is net.body[0]
+    assert find_head(net, probe=torch.zeros(2, 4)) is net.head, "the last that is called"
+    assert find_head(net, probe=torch.zeros(2, 5)) is net.body[0], "which it cannot be seen to be"
+    assert net.training
 
 
 def test_a_wrong_name_lists_the_linear_layers() -> None:

@@ -121,6 +121,8 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     share = settings.seconds / (2 if settings.what_if else 1)
     attempts = carry_out(target.observation, plan.offers, share, settings.memory_bytes, watch)
     best = best_of(attempts)
+    if best is None and attempts:  # weights that none of them takes: a pipeline shall not go on with those
+        raise ExhumeError(attempts[0].failure or "expected an attack that can be made, found none")
     subject = _subject(question, settings, plan, attempts, best)
     evidence = gather(subject)
     interrupted = any(attempt.attacked is not None and attempt.attacked.interrupted for attempt in attempts)

@@ -39,12 +39,12 @@ def target_of_module(
     if next(trained.parameters()).dtype not in (torch.float32, torch.float64):
         trained.float()
     said = prepare_for_attack(trained)
-    layer = find_head(trained, head)
+    kind = next(trained.parameters())
+    layer = find_head(trained, head, torch.zeros((2, *input_shape), dtype=kind.dtype, device=kind.device))
     name = name_of(trained, layer)
     if not set(layer.state_dict()) <= {"weight", "bias"}:
         raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(layer.state_dict())}")
-    end = _look(trained, name, input_shape)
-    start = _look(_at_start(trained, initial), name, input_shape) if isinstance(initial, Mapping) else None
+    end, start = _both_ends(trained, name, input_shape, initial)
     drift = None if start is None else _drift(end.plain, start.plain)
     observation = _observation(end, start, bool(drift and drift > MOVED), _initial(initial), norm, image_shape)
     ridge = end.ridge is not None
@@ -84,10 +84,25 @@ class _End:
         )
 
 
-def _look(module: nn.Module, head: str, input_shape: tuple[int, ...]) -> _End:
-    """A bias of the head is one more weight, of a feature that is always 1; φ(Wx + b) has no such feature."""
+def _both_ends(trained: nn.Module, head: str, input_shape: tuple[int, ...], initial: Start) -> tuple[_End, _End | None]:
+    """The network now and, where it is known, before training: both seen as φ(Wx + b), or neither."""
+    end = _look(trained, head, input_shape)
+    if not isinstance(initial, Mapping):
+        return end, None
+    started = _at_start(trained, initial)
+    start = _look(started, head, input_shape)
+    if (end.ridge is None) != (start.ridge is None):
+        return _look(trained, head, input_shape, as_it_is=True), _look(started, head, input_shape, as_it_is=True)
+    return end, start
+
+
+def _look(module: nn.Module, head: str, input_shape: tuple[int, ...], as_it_is: bool = False) -> _End:
+    """A bias of the head is one more weight, of a feature that is always 1; φ(Wx + b) has no such feature.
+
+    `as_it_is`: not as φ(Wx + b), also where its features are.
+    """
     layer, plain = find_head(module, head), penultimate_features(module, head, input_shape)
-    ridge, weight = as_ridge(module, plain), layer.weight.detach().clone()
+    ridge, weight = None if as_it_is else as_ridge(module, plain), layer.weight.detach().clone()
     if ridge is not None:
         return _End(plain, ridge, ridge, weight)
     features = penultimate_features(module, head, input_shape, bias=layer.bias is not None)

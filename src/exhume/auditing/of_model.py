@@ -16,7 +16,29 @@ from exhume.auditing.target import target_of_rows
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.rows import HeldRows
+from exhume.observation import Observation
 from exhume.report.subject import Artefact
+
+
+def observe(
+    model: nn.Module,
+    *,
+    head: str | None = None,
+    initial: Start = None,
+    input_shape: tuple[int, ...] | None = None,
+    norm: float | None = None,
+) -> Observation:
+    """What an attacker sees of a module: the features before its head, and the head's change, or the head itself.
+
+    `head` is the name of a linear layer, the last one that is called if None. `initial` is the state dict before
+    training, "zero" for a head that started at zero, or None where nobody knows. `input_shape` is that of one input,
+    `norm` that of every training row, if an attacker would know it.
+    """
+    shape = default_input_shape(model) if input_shape is None else input_shape
+    target = target_of_module(
+        model, head=head, input_shape=shape, initial=initial, norm=norm, image_shape=_image_shape(shape)
+    )
+    return target.observation
 
 
 def audit(
@@ -40,21 +62,24 @@ def audit(
 ) -> Audit:
     """What the weights of this module give away of its training data.
 
-    `head` is the name of the linear layer to attack, the last one if None. `initial` is the state dict before training,
-    "zero" for a head that started at zero, or None where nobody knows. `truth` are the training inputs, as the model
-    saw them, to count what came back; `control` are others, that it was not trained on. The attack sees neither.
-    `norm` is the norm of every training row and `samples` is n, if an attacker would know them: they are never taken
-    from `truth`. `what_if` names defences to audit again ("int8", "prune50",
-    "noise", "dp"), `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...).
+    `head` is the name of the linear layer to attack, the last one that is called if None. `initial` is the state dict
+    before training, "zero" for a head that started at zero, or None where nobody knows. `truth` are the training
+    inputs, as the model saw them, to count what came back; `control` are others, that it was not trained on. The
+    attack sees neither. `norm` is the norm of every training row and `samples` is n, if an attacker would know them:
+    they are never taken from `truth`. `what_if` names defences to audit again ("int8", "prune50", "noise", "dp"),
+    `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...).
     """
     records = None if truth is None else records_of_rows(truth, labels)
     image_shape = None if records is None else records.image_shape
     if input_shape is None:
         input_shape = default_input_shape(model) if truth is None else tuple(truth.shape[1:])
-    if image_shape is None and len(input_shape) == 3:
-        image_shape = (input_shape[0], input_shape[1], input_shape[2])
     target = target_of_module(
-        model, head=head, input_shape=input_shape, initial=initial, norm=norm, image_shape=image_shape
+        model,
+        head=head,
+        input_shape=input_shape,
+        initial=initial,
+        norm=norm,
+        image_shape=image_shape or _image_shape(input_shape),
     )
     name = type(model).__name__
     artefact = Artefact(f"{name} in memory", state_digest(model.state_dict()), None, "state dict")
@@ -100,6 +125,10 @@ def audit_features(
     settings = AuditSettings(budget_seconds, memory_bytes, samples, tuple(what_if), tuple(recipe), seed)
     against = _control(records, control, control_labels)
     return run_audit(Question(target, artefact, name, records, against, [command]), settings, watch)
+
+
+def _image_shape(input_shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    return (input_shape[0], input_shape[1], input_shape[2]) if len(input_shape) == 3 else None
 
 
 def _control(truth: Truth | None, inputs: Tensor | None, labels: Tensor | None) -> Control | None:

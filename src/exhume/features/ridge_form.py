@@ -2,8 +2,9 @@
 
 For φ(Wx + b) exhume has an exact attack. A module is a program, so its form cannot be read off; it can be tried. Each
 linear layer with as many inputs as the data and as many outputs as the head reads is put together with each activation,
-and compared with what the module makes of random inputs at three scales. Two maps that agree there to rounding are the
-same for any purpose here.
+alone and followed by each batch norm of that size (whose running statistics make it a part of W and b), and compared
+with what the module makes of random inputs at three scales. Two maps that agree there to rounding are the same for any
+purpose here.
 """
 
 from dataclasses import replace
@@ -24,24 +25,49 @@ AGREES = 1e-5
 
 def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeFeatures | None:
     """The same features as φ(Wx + b), or None where they have another form. `features` has no constant feature."""
-    candidates = [
-        layer
-        for layer in model.modules()
-        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (features.d, features.p)
-    ]
+    candidates = _affine_maps(model, features.d, features.p)
     if not candidates:
         return None
     stream = torch.Generator().manual_seed(0)
     rows = torch.randn(PROBES, features.d, generator=stream).to(device=features.device, dtype=features.dtype)
     probes = torch.cat([scale * rows for scale in SCALES])
     seen = features(probes)
-    for layer in candidates:
-        linear = _linear(layer, probes)
+    for weight, bias in candidates:
+        linear = nn.functional.linear(probes, weight, bias)
         for activation in ACTIVATIONS.values():
             if _agree(activation, linear, seen):
-                bias = None if layer.bias is None or not layer.bias.any() else layer.bias.detach().clone()
-                return RidgeFeatures(HeldRows(layer.weight.detach().clone()), activation, bias, trained=True)
+                return RidgeFeatures(HeldRows(weight), activation, bias if bias.any() else None, trained=True)
     return None
+
+
+def _affine_maps(model: nn.Module, d: int, p: int) -> list[tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]]:
+    """W and b of every linear layer of these sizes, as it is and with every batch norm that may follow it."""
+    maps = []
+    norms = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.BatchNorm1d) and layer.num_features == p and layer.running_mean is not None
+    ]
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (d, p):
+            weight = layer.weight.detach().clone()
+            bias = weight.new_zeros(p) if layer.bias is None else layer.bias.detach().clone()
+            maps += [(weight, bias), *(_normed(weight, bias, norm) for norm in norms)]
+    return maps
+
+
+def _normed(
+    weight: Float[Tensor, "p d"], bias: Float[Tensor, " p"], norm: nn.BatchNorm1d
+) -> tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]:
+    """γ (Wx + b − μ) / √(σ² + ε) + β, as W′x + b′."""
+    mean, variance = norm.running_mean, norm.running_var
+    assert mean is not None
+    assert variance is not None
+    slope = (variance.to(weight) + norm.eps).rsqrt()
+    shift = weight.new_zeros(len(bias)) if norm.bias is None else norm.bias.detach()
+    if norm.weight is not None:
+        slope = slope * norm.weight.detach()
+    return slope[:, None] * weight, slope * (bias - mean.to(weight)) + shift
 
 
 def halfway_ridge(end: RidgeFeatures, start: RidgeFeatures) -> RidgeFeatures:
@@ -59,11 +85,6 @@ def some_ridge(features: RidgeFeatures, chosen: Int[Tensor, " q"]) -> RidgeFeatu
 def _values(features: RidgeFeatures) -> Float[Tensor, "p d"]:
     assert isinstance(features.rows, HeldRows)
     return features.rows.values
-
-
-def _linear(layer: nn.Linear, inputs: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:
-    with torch.no_grad():
-        return layer(inputs)
 
 
 def _agree(activation: Activation, linear: Float[Tensor, "m p"], seen: Float[Tensor, "m p"]) -> bool:

@@ -5,6 +5,7 @@ the head, its change is a combination of the penultimate features φ(x_i), the h
 """
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +15,15 @@ from exhume.networks.attention import differentiable_attention
 from exhume.networks.loading import LISTED, check_inputs
 
 
-def find_head(model: nn.Module, name: str | None = None) -> nn.Linear:
-    """The linear layer of that name; without a name the last one that the model registered."""
+def find_head(model: nn.Module, name: str | None = None, probe: Tensor | None = None) -> nn.Linear:
+    """The linear layer of that name; without a name the last one that the model calls on a probe of two inputs, or,
+    without a probe or where the model does not take it, the last one that it registered."""
     linear = {path: layer for path, layer in model.named_modules() if isinstance(layer, nn.Linear)}
     if not linear:
         raise UsageError("expected a model with a linear layer as its head, found none of type torch.nn.Linear")
     if name is None:
-        return list(linear.values())[-1]
+        called = [] if probe is None else _calls(model, list(linear.values()), probe)
+        return (called or list(linear.values()))[-1]
     if name in linear:
         return linear[name]
     last = list(linear)[-LISTED:]
@@ -101,21 +104,39 @@ def split_at_head(model: nn.Module, head: nn.Linear, probe: Tensor) -> Penultima
 
 
 def _count_calls(model: nn.Module, head_name: str, probe: Tensor) -> int:
-    """How often a whole forward pass calls the head; counted on the model itself, in evaluation mode."""
-    calls: list[None] = []
-    training = {name: layer.training for name, layer in model.named_modules()}
-    handle = model.get_submodule(head_name).register_forward_pre_hook(lambda head, seen: calls.append(None))
+    """How often a whole forward pass calls the head."""
+    layer = model.get_submodule(head_name)
+    assert isinstance(layer, nn.Linear)
     try:
-        model.eval()
-        model(probe)
+        return len(_calls_of(model, [layer], probe))
     except Exception as problem:
         reason = " ".join(str(problem).split())
         raise UsageError(
             f"expected a model that takes inputs of shape {list(probe.shape[1:])}, found: "
             f"{type(problem).__name__}: {reason}"
         ) from problem
+
+
+def _calls(model: nn.Module, layers: Sequence[nn.Linear], probe: Tensor) -> list[nn.Linear]:
+    """The same, none where the model fails: why it does is said where its features are made."""
+    try:
+        return _calls_of(model, layers, probe)
+    except Exception:
+        return []
+
+
+def _calls_of(model: nn.Module, layers: Sequence[nn.Linear], probe: Tensor) -> list[nn.Linear]:
+    """The layers in the order of their calls; counted on the model itself, in evaluation mode."""
+    calls: list[nn.Linear] = []
+    training = {name: layer.training for name, layer in model.named_modules()}
+    handles = [layer.register_forward_pre_hook(lambda called, seen: calls.append(called)) for layer in layers]
+    try:
+        model.eval()
+        with torch.no_grad():
+            model(probe)
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
         for name, layer in model.named_modules():
             layer.training = training[name]
-    return len(calls)
+    return calls

@@ -103,7 +103,7 @@ class VisionTransformerConfig(NetworkConfig):
 class FactoryConfig(NetworkConfig):
     """A model of the user's own: `package.module:factory`, called without arguments.
 
-    `head` None: the last linear layer that the model registered. `input_shape`: how the model sees one row; None: as
+    `head` None: the last linear layer that the model calls. `input_shape`: how the model sees one row; None: as
     the images are, or flat where the data are no images. `outputs` None: as many as the head has. Where the head is
     seen to read a flattened channels × height × width, whole channels are held out; else single coordinates are.
     """
@@ -124,13 +124,14 @@ class FactoryConfig(NetworkConfig):
         with torch.random.fork_rng(devices=[]):  # torch's own layers draw from the global stream
             torch.manual_seed(seeds.derive(self.seed, "network"))
             model = load_factory(self.factory)
-        head = find_head(model, self.head)
+        kind = next((values.dtype for values in model.parameters()), torch.float32)
+        probe = torch.zeros((2, *shape), dtype=kind)
+        head = find_head(model, self.head, probe)
         if not set(head.state_dict()) <= {"weight", "bias"}:
             raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(head.state_dict())}")
         if not head.weight.requires_grad:
             raise UsageError("expected a head that is trained, found one whose weights require no gradient")
         outputs = head.out_features if self.outputs is None else self.outputs
-        probe = torch.zeros((2, *shape), dtype=head.weight.dtype)
         channels = channel_shape(model, head, probe)
         if channels is not None and channels[0] < FEWEST_CHANNELS:
             channels = None
