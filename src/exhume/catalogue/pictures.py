@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.catalogue.figure import Figure, Part, PartResults, Scale, attack_name, shown
+from exhume.catalogue.figure import EXACT, Figure, Part, PartResults, Scale, attack_name, shown
 from exhume.experiments.truth import Truth
 from exhume.metrics.errors import RECOVERED_DISTANCE
 from exhume.metrics.matching import match, to_norm
@@ -54,8 +54,14 @@ def picture_sentence(result: PartResults, row: Mapping[str, Any]) -> str:
     return (
         f"{result.part.title}, {attack_name(row)}: rho {shown(float(row['error']))}, "
         f"{round(float(row['recovered_fraction']) * int(row['n']))} of {row['n']} within 0.1 sqrt(d), "
-        f"{flipped} with the wrong sign, {row['samples_found']} candidates, {row['outcome']}"
+        f"{flipped} with the wrong sign, {row['samples_found']} candidates, {row['outcome']}{_floor(row)}"
     )
+
+
+def _floor(row: Mapping[str, Any]) -> str:
+    """The loss at the true data, which explains the rest of the error where features drifted."""
+    floor = float(row.get("floor") or 0.0)
+    return f", floor of the loss {shown(floor)}" if floor > EXACT else ""
 
 
 def wrong_signs(result: PartResults, row: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from exhume.catalogue.figure import Figure, Part, PartResults, Scale, attack_name, shown
+from exhume.catalogue.figure import EXACT, Figure, Part, PartResults, Scale, attack_name, shown
 from exhume.experiments.sweep import Sweep
 from exhume.report.threshold_figures import NAMES, Curve, ThresholdPanel, draw_thresholds
 
@@ -94,7 +94,7 @@ def threshold_sentences(result: PartResults) -> list[str]:
                     sentences.append(
                         f"{panel.title}, {attack}{with_value}: {NAMES.get(quantity, quantity)} "
                         f"{at_thresholds(chosen, quantity, panel.against)}"
-                        f"{_recovered_from(chosen, panel.against) if quantity == 'error' else ''}"
+                        f"{_about_errors(chosen, panel.against) if quantity == 'error' else ''}"
                     )
     return sentences
 
@@ -107,6 +107,15 @@ def at_thresholds(rows: Rows, quantity: str, against: str = "p") -> str:
         return "nowhere"
     wanted = sorted({_nearest(means, n), _nearest(means, d * n), max(means)})
     return ", ".join(f"{shown(means[p])} at p = {_in_units(p, n, d)}" for p in wanted)
+
+
+def _about_errors(rows: Rows, against: str) -> str:
+    """From where on they are small; and where features drifted, what no attack's loss can go below at the largest p."""
+    floors = list(over_seeds(rows, "floor", against).values())
+    told = (
+        f", floor of the loss there {shown(statistics.fmean(floors[-1]))}" if floors and max(floors[-1]) > EXACT else ""
+    )
+    return f"{told}{_recovered_from(rows, against)}"
 
 
 def _recovered_from(rows: Rows, against: str) -> str:

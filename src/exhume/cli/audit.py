@@ -103,7 +103,7 @@ def audit(
     records: RecordOptions,
     out: Annotated[Path, typer.Option(help="The folder to make for the report.")],
     budget: Annotated[str, typer.Option(help="At most so long in all, e.g. 90s, 10m, 2h.")] = "10m",
-    memory: Annotated[str | None, typer.Option(help="Hold V in memory only if it fits, e.g. 8G.")] = None,
+    memory: Annotated[str | None, typer.Option(help="At most so much memory for the whole process, e.g. 8G.")] = None,
     what_if: Annotated[
         str | None, typer.Option(help="Defences to audit again, e.g. int8,prune50,noise,dp (dp needs labels).")
     ] = None,
