@@ -35,8 +35,8 @@ _ADVICE = {
     "confident ones as exposed, and give the attack more time for the others.",
     Outcome.SPURIOUS: "The candidates fit the weights that the attack used but not those it never saw: they are not "
     "the training data; with fewer weights than unknowns this attack cannot decide.",
-    Outcome.NOT_CONVERGED: "The attack did not fit the weights, or not closely enough, or there are too few unseen ones to "
-    "tell what of it is right: this is inconclusive, not safe; give it more time or another start.",
+    Outcome.NOT_CONVERGED: "The attack did not fit the weights, or not closely enough, or too few are unseen "
+    "to tell what of it is right: this is inconclusive, not safe; give it more time or another start.",
 }
 
 
