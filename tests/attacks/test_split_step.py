@@ -9,7 +9,7 @@ from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge import split_step
 from exhume.attacks.ridge.gauss_newton import Model, curve, linearise, newton_move, tangent
 from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_step import CURVATURE_ROWS, FAR_LOSS, momentum, split_move
+from exhume.attacks.ridge.split_step import CURVATURE_ROWS, FAR_LOSS, equations_a_row, momentum, split_move
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 
@@ -115,6 +115,28 @@ def test_near_the_solution_momentum_is_md_over_p_times_the_tangent_part_of_the_l
     plain, pushed = split_move(loss, model, 0.1), split_move(loss, model, 0.1, velocity)
     expected = share * tangent(velocity, model.fit.candidates)
     torch.testing.assert_close(pushed.change - plain.change, expected)
+
+
+@pytest.mark.parametrize(("name", "k"), [("relu", 1), ("relu", 2), ("relu", 8), ("gelu", 3), ("tanh", 8)])
+def test_the_spectrum_of_the_curvature_lies_where_the_momentum_takes_it_to_lie(name: str, k: int) -> None:
+    """Its dense twin: H itself, over M ⊗ I, across the span of the candidates."""
+    m, d, p = 8, 40, 2000
+    loss, model = model_of(name, m, d, p, k=k, away=0.01)
+    basis = torch.linalg.qr(model.fit.candidates.T, mode="complete").Q[:, m:]
+    units = torch.eye(m * (d - m), dtype=torch.float64).reshape(-1, m, d - m) @ basis.T
+    curved = torch.stack([curve(loss, model, unit) for unit in units]) @ basis
+    hessian = curved.reshape(len(units), -1)
+    inverse = torch.kron(model.damped_metric_inverse(0.0).contiguous(), torch.eye(d - m, dtype=torch.float64))
+    values = torch.linalg.eigvals(inverse @ hessian).real
+    q = m * d / (p * equations_a_row(loss, model))
+    lowest, highest = (1 - math.sqrt(q)) ** 2, (1 + math.sqrt(q)) ** 2
+    assert float(values.max()) < 1.25 * highest
+    assert float(values.min()) > 0.6 * lowest
+    assert highest < 2 * (1 + q), "what a heavy ball with momentum q and step 1 bears"
+    if (name, k) == ("relu", 8):
+        assert float(values.max()) > 1.02 * (1 + math.sqrt(m * d / (p * k))) ** 2, (
+            "outputs are no independent equations"
+        )
 
 
 def test_momentum_is_larger_far_from_the_solution_and_never_above_nine_tenths() -> None:

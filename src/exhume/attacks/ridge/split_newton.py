@@ -208,7 +208,8 @@ class _Search:
         return fit
 
     def _settle(self, loss: SpanLoss, fit: Fit) -> Fits:
-        split = Levenberg(0, forcing=0.01, damping_floor=1e-8, stall=4, stall_factor=0.7)
+        # momentum gathers speed over a few iterations
+        split = Levenberg(0, forcing=0.01, damping_floor=1e-8, stall=8, stall_factor=0.7)
         dense = Levenberg(100, forcing=0.01, damping_floor=1e-12, stall=10, stall_factor=0.7)
         rule, iterations, damping = (dense, 100, 1e-3) if self.bench.small else (split, 40, 0.1)
         for refined in rule.refine(loss, fit, self.problem.norm, iterations, pace=Pace(damping)):

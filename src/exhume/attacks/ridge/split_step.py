@@ -12,9 +12,15 @@ The step is split by S = span of the rows of X̂:
 One iteration is one forward and one backward pass.
 
 *Momentum.* Near the solution the error of a plain step is I − M⁻¹H, and the spectrum of M⁻¹H fills Marchenko-Pastur's
-interval [(1 − √q)², (1 + √q)²], q = m d / (k p) for k outputs. For that interval Polyak's optimal heavy ball has step 1
-and momentum q exactly, and converges like (√q)^t instead of (2√q / (1 + q))^t, at no extra pass. Far from the solution
-the landscape decides, not this spectrum; there a momentum of 3/4 needs fewer passes than q.
+interval [(1 − √q)², (1 + √q)²], q = m d / (p e), where e is the number of equations of a row of V that differ. For that
+interval Polyak's optimal heavy ball has step 1 and momentum q exactly, and converges like (√q)^t instead of
+(2√q / (1 + q))^t, at no extra pass. Far from the solution the landscape decides, not this spectrum; there a momentum of
+3/4 needs fewer passes than q.
+
+*Several outputs.* Row v contributes (D A)(D A)ᵀ ⊗ v vᵀ with D the slopes of the m candidates there and A (m × k) their
+coefficients: of rank e = k at most, and not above the number of candidates that are active in that row. With one class
+a sample (k = m) and ReLU that is m / 2. Were e taken for k, q would be too small by half, the upper end of the spectrum
+outside of what the heavy ball bears, and convergence slow.
 """
 
 import torch
@@ -26,6 +32,7 @@ from exhume.attacks.ridge.span import SpanLoss
 from exhume.features import memory
 
 CURVATURE_ROWS = 5  # times m²
+ACTIVITY_ROWS = 4096
 INNER_PRODUCTS = 30
 INNER_TOLERANCE = 1e-3
 FAR_LOSS, FAR_MOMENTUM = 1e-3, 0.75
@@ -42,9 +49,23 @@ def split_move(loss: SpanLoss, model: Model, damping: float, velocity: Float[Ten
     across = inverse @ (descent - (descent @ basis) @ basis.T)
     change = tangent(inside + across, candidates)
     if velocity is not None:
-        change = change + momentum(model.fit.loss, m * d / loss.equations) * tangent(velocity, candidates)
+        q = m * d / (loss.p * equations_a_row(loss, model))
+        change = change + momentum(model.fit.loss, q) * tangent(velocity, candidates)
     # with M⁻¹H near the identity the step gains about what its first order promises
     return Move(change, float((descent * change).sum()) / model.energy)
+
+
+def equations_a_row(loss: SpanLoss, model: Model) -> float:
+    """e: as many as there are outputs, but no more than candidates are active in a row, on average.
+
+    How many are active is the participation ratio of their squared slopes, which for ReLU is their number.
+    """
+    if loss.outputs == 1:
+        return 1.0
+    squares = model.slopes[:, : loss.ranks.share.count(ACTIVITY_ROWS)].double().square()
+    active = squares.sum(dim=0).square() / squares.square().sum(dim=0).clamp_min(torch.finfo(squares.dtype).tiny)
+    mean = loss.ranks.total(float(active.sum())) / loss.ranks.total(float(len(active)))
+    return max(1.0, min(float(loss.outputs), mean))
 
 
 def momentum(loss: float, q: float) -> float:
