@@ -28,7 +28,7 @@ class Curve:
 
 def draw_recovery(curves: Sequence[Curve], path: Path) -> None:
     """The share of trials that recover, against the width itself and against the width over r n."""
-    figure = _figure(9.4, 3.9)
+    figure = _figure(11.4, 3.9)
     left, right = figure.subplots(1, 2, sharey=True)
     for axis, divide in ((left, False), (right, True)):
         _draw(axis, [_per_unknown(curve) if divide else curve for curve in curves])
@@ -37,7 +37,7 @@ def draw_recovery(curves: Sequence[Curve], path: Path) -> None:
     left.set(xlabel="width p", ylabel="share of trials with rho < 0.01")
     right.set(xlabel="p / (numbers that the attacker has to find)")
     right.axvline(1, color="grey", linewidth=0.8, linestyle=":")
-    right.legend(frameon=False, fontsize=7, loc="lower right")
+    right.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))  # inside, it hides curves
     figure.suptitle("The width that an attack needs follows r where the subspace is known, and not d", fontsize=10)
     _save(figure, path)
 
