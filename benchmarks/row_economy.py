@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/row_economy.py --out OUT [--seeds 3]
 
 Sphere, d = 100, n = 20, ReLU, n not told. Each weight is an equation of its own, and an attack takes no more of them
-than it needs, so that its cost does not grow with p. OUT/rows.json has the numbers, OUT/rows.png the figure. `passes`
+than it needs, so that its cost hardly grows with p. OUT/rows.json has the numbers, OUT/rows.png the figure. `passes`
 are in units of all p rows.
 """
 

@@ -49,6 +49,25 @@ def test_a_module_goes_in_and_the_training_inputs_come_out() -> None:
         exhume.observe(model, head="fc")
 
 
+def test_a_network_with_batch_norm_gives_its_training_inputs_away() -> None:
+    """Its statistics come from the end of training, and its first layer's change is not taken for the data's span."""
+    torch.manual_seed(0)
+    samples = torch.randn(4, 12)
+    samples *= math.sqrt(12) / samples.norm(dim=1, keepdim=True)
+    model = nn.Sequential(nn.Linear(12, 500), nn.BatchNorm1d(500), nn.ReLU(), nn.Linear(500, 1))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    labels = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]])
+    descent = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(600):
+        descent.zero_grad()
+        (model(samples) - labels).square().sum().backward()
+        descent.step()
+    observation = exhume.observe(model, initial=before)
+    assert observation.initial_rows is None
+    found = exhume.reconstruct(observation)
+    assert exhume.evaluate(found, samples).error < 0.02
+
+
 def test_several_outputs_are_several_rows_of_weights() -> None:
     _, rows, weights = small_problem()
     observation = exhume.observe_features(rows, torch.stack([weights, weights.flip(0)]), "relu")

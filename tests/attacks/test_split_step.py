@@ -117,7 +117,7 @@ def test_near_the_solution_momentum_is_md_over_p_times_the_tangent_part_of_the_l
     torch.testing.assert_close(pushed.change - plain.change, expected)
 
 
-@pytest.mark.parametrize(("name", "k"), [("relu", 1), ("relu", 2), ("relu", 8), ("gelu", 3), ("tanh", 8)])
+@pytest.mark.parametrize(("name", "k"), [("relu", 1), ("relu", 2), ("relu", 4), ("relu", 8), ("gelu", 3), ("tanh", 8)])
 def test_the_spectrum_of_the_curvature_lies_where_the_momentum_takes_it_to_lie(name: str, k: int) -> None:
     """Its dense twin: H itself, over M ⊗ I, across the span of the candidates."""
     m, d, p = 8, 40, 2000

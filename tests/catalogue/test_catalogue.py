@@ -257,11 +257,18 @@ def test_a_line_of_the_page_stays_until_there_is_a_better_result(tmp_path: Path)
     """Results of several machines meet on one page."""
     page = tmp_path / "reproduction.md"
 
-    def line(machine: str, scale: str, done: int) -> str:
+    def line(machine: str, scale: str, done: int, failed: int = 0) -> str:
         path = tmp_path / machine / scale / "fig3" / "figure.json"
         path.parent.mkdir(parents=True)
-        told = {"published": "", "measured": [machine], "scale": scale, "differs": "", "command": "", "failed": 0}
-        path.write_text(json.dumps(told | {"runs": 5, "done": done, "run_seconds": 1.0}))
+        told = {
+            "published": "",
+            "measured": [machine],
+            "scale": scale,
+            "differs": "",
+            "command": "",
+            "reasons": ["luck"],
+        }
+        path.write_text(json.dumps(told | {"runs": 5, "done": done, "failed": failed, "run_seconds": 1.0}))
         write_document(tmp_path / machine, page)
         return next(line for line in page.read_text().splitlines() if line.startswith("| fig3: "))
 
@@ -271,5 +278,6 @@ def test_a_line_of_the_page_stays_until_there_is_a_better_result(tmp_path: Path)
     assert "| third | here |" in line("fourth", "quick", 5)
     assert "| third | here |" in line("fifth", "paper", 4)
     assert "| sixth | here |" in line("sixth", "here", 5), "the newer one"
+    assert "| sixth | here |" in line("seventh", "here", 1, failed=4), "none of whose runs failed"
     write_document(tmp_path / "none", page)
     assert "| sixth | here |" in page.read_text()

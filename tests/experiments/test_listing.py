@@ -48,7 +48,13 @@ def test_the_folder_of_a_sweep_shows_its_runs_and_why_some_failed(tmp_path: Path
     assert found == {"a": {"n": 3}, "c": {"outcome": "failed", "reason": "no luck"}}
     config = {"schema": 1, "data": {"name": "sphere"}, "model": {"recipe": {"steps": 7}}, "defence": None}
     (tmp_path / "runs" / "a" / "config.json").write_text(json.dumps(config))
-    assert with_settings(tmp_path, found)["a"] == {"n": 3, "data.name": "sphere", "model.recipe.steps": 7}
+    assert with_settings(tmp_path, found)["a"] == {
+        "status": "done",
+        "defence": None,
+        "n": 3,
+        "data.name": "sphere",
+        "model.recipe.steps": 7,
+    }
 
 
 RUNS: dict[str, dict[str, Any]] = {

@@ -18,8 +18,10 @@ def _model(activation: nn.Module, bias: bool) -> nn.Sequential:
 def test_a_hidden_layer_is_recognised_whatever_its_activation_and_bias(name: str, bias: bool) -> None:
     model = _model(MODULES[name](), bias)
     plain = penultimate_features(model, "3", (3, 2, 2))
-    ridge = as_ridge(model, plain)
-    assert ridge is not None
+    form = as_ridge(model, plain)
+    assert form is not None
+    assert not form.normed
+    ridge = form.features
     assert ridge.activation is ACTIVATIONS[name]
     rows = torch.randn(5, 12)
     assert torch.allclose(ridge(rows), plain(rows), atol=1e-5)
@@ -39,8 +41,10 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
             norm.weight.mul_(-1.7)
             norm.bias.add_(0.3)
     plain = penultimate_features(model, "3", (12,))
-    ridge = as_ridge(model, plain)
-    assert ridge is not None
+    form = as_ridge(model, plain)
+    assert form is not None
+    assert form.normed
+    ridge = form.features
     assert ridge.activation is ACTIVATIONS["relu"]
     rows = torch.randn(5, 12)
     assert torch.allclose(ridge(rows), plain(rows), atol=1e-5)

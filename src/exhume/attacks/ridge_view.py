@@ -8,8 +8,7 @@ from torch import Tensor
 
 from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.features.network import TRUSTED, NetworkSource, built_network
-from exhume.features.ridge import RidgeFeatures
-from exhume.features.ridge_form import as_ridge, halfway_ridge, some_ridge
+from exhume.features.ridge_form import RidgeForm, as_ridge, halfway_ridge, some_ridge
 from exhume.observation import Observation
 
 RIDGE_METHODS = ("auto", "split-newton", "heavy-ball", "subspace")
@@ -28,10 +27,11 @@ def seen_as_ridge(observation: Observation) -> Observation:
     if source is None or source.factory in TRUSTED or observation.knowledge.initial == "seed":
         return observation
     assert isinstance(features, ModuleFeatures)
-    ridge = _ridge_at(source, source.state, "the weights")
-    start = None if source.initial_state is None else _ridge_at(source, source.initial_state, "the initial weights")
-    if ridge is None or (source.initial_state is not None and start is None):
+    form = _ridge_at(source, source.state, "the weights")
+    begun = None if source.initial_state is None else _ridge_at(source, source.initial_state, "the initial weights")
+    if form is None or (source.initial_state is not None and begun is None):
         return observation
+    ridge, start = form.features, None if begun is None else begun.features
     if start is not None:
         ridge = halfway_ridge(ridge, start)
     kept = torch.arange(ridge.p)
@@ -40,12 +40,12 @@ def seen_as_ridge(observation: Observation) -> Observation:
         chosen = features.chosen[kept]
         ridge, start = some_ridge(ridge, chosen), None if start is None else some_ridge(start, chosen)
     head = None if observation.head is None else observation.head[:, kept]
-    initial_rows = observation.initial_rows if start is None else start.rows
+    initial_rows = observation.initial_rows if start is None or form.normed else start.rows
     return replace(
         observation, features=ridge, weights=observation.weights[:, kept], head=head, initial_rows=initial_rows
     )
 
 
-def _ridge_at(source: NetworkSource, state: Mapping[str, Tensor], what: str) -> RidgeFeatures | None:
+def _ridge_at(source: NetworkSource, state: Mapping[str, Tensor], what: str) -> RidgeForm | None:
     model, _ = built_network(source, state, what)
     return as_ridge(model, penultimate_features(model, source.head, source.input_shape))

@@ -22,6 +22,7 @@ from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.subject import attempt_line
 
 LEAST_SECONDS = 0.05
+OUT_OF_TIME = "the time was used up before it"
 GENEROUS = 1.5
 """How much more than an equal share of the time that is left an attack may take: cheap ones come first."""
 EXPLAINED = 0.01
@@ -70,7 +71,7 @@ def carry_out(
     for index, offer in enumerate(offers):
         left = seconds - (time.monotonic() - began)
         if left < LEAST_SECONDS and attempts:
-            attempts.append(Attempt(offer, None, (), 0.0, "the time was used up before it"))
+            attempts.append(Attempt(offer, None, (), 0.0, OUT_OF_TIME))
             continue
         share = min(max(left, LEAST_SECONDS), GENEROUS * left / (len(offers) - index))
         attempts.append(_attempt(observation, offer, Limits(max(share, LEAST_SECONDS), memory_bytes), watch))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from exhume.auditing.attempts import Attempt, Watch, best_of, carry_out, require_room_for_any
+from exhume.auditing.attempts import OUT_OF_TIME, Attempt, Watch, best_of, carry_out, require_room_for_any
 from exhume.auditing.cost import cost_line, cost_of
 from exhume.auditing.plan import Offer, Plan, make_plan
 from exhume.auditing.records import Control
@@ -121,8 +121,9 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     share = settings.seconds / (2 if settings.what_if else 1)
     attempts = carry_out(target.observation, plan.offers, share, settings.memory_bytes, watch)
     best = best_of(attempts)
-    if best is None and attempts:  # weights that none of them takes: a pipeline shall not go on with those
-        raise ExhumeError(attempts[0].failure or "expected an attack that can be made, found none")
+    refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
+    if best is None and refusals and OUT_OF_TIME not in refusals:
+        raise ExhumeError("; ".join(refusals))  # weights that none takes: a pipeline shall not go on with those
     subject = _subject(question, settings, plan, attempts, best)
     evidence = gather(subject)
     interrupted = any(attempt.attacked is not None and attempt.attacked.interrupted for attempt in attempts)

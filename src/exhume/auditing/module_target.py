@@ -16,7 +16,7 @@ from exhume.features.module import ModuleFeatures, averaged_features, penultimat
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.ridge_form import as_ridge, halfway_ridge, shared_groups
 from exhume.networks.head import find_head, name_of
-from exhume.networks.loading import load_state, prepare_for_attack
+from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
 from exhume.observation import Initial, Knowledge, Observation
 
 Start = Mapping[str, Tensor] | Literal["zero"] | None
@@ -69,12 +69,16 @@ def target_of_module(
 
 @dataclass(frozen=True, eq=False)
 class _End:
-    """A network at one end of its training. `ridge` is None where its features are not φ(Wx + b)."""
+    """A network at one end of its training. `ridge` is None where its features are not φ(Wx + b).
+
+    `normed`: W holds a batch norm as well.
+    """
 
     plain: ModuleFeatures
     ridge: RidgeFeatures | None
     features: RidgeFeatures | ModuleFeatures
     head: Float[Tensor, "k p"]
+    normed: bool = False
 
     def describe(self) -> str | None:
         if self.ridge is None:
@@ -102,9 +106,9 @@ def _look(module: nn.Module, head: str, input_shape: tuple[int, ...], as_it_is: 
     `as_it_is`: not as φ(Wx + b), also where its features are.
     """
     layer, plain = find_head(module, head), penultimate_features(module, head, input_shape)
-    ridge, weight = None if as_it_is else as_ridge(module, plain), layer.weight.detach().clone()
-    if ridge is not None:
-        return _End(plain, ridge, ridge, weight)
+    form, weight = None if as_it_is else as_ridge(module, plain), layer.weight.detach().clone()
+    if form is not None:
+        return _End(plain, form.features, form.features, weight, form.normed)
     features = penultimate_features(module, head, input_shape, bias=layer.bias is not None)
     features = replace(features, groups=shared_groups(module, head, features.p, layer.bias is not None))
     matrix = weight if layer.bias is None else torch.cat([weight, layer.bias.detach()[:, None]], dim=1)
@@ -129,7 +133,7 @@ def _observation(
         knowledge,
         image_shape,
         head=end.head,
-        initial_rows=start.ridge.rows if moved and start.ridge is not None else None,
+        initial_rows=start.ridge.rows if moved and start.ridge is not None and not start.normed else None,
     )
 
 
@@ -144,7 +148,7 @@ def _halfway(end: _End, start: _End) -> RidgeFeatures | ModuleFeatures:
 
 def _at_start(trained: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
     started = copy.deepcopy(trained)
-    load_state(started, state, "the initial weights")
+    load_state(started, with_statistics_of(trained.state_dict(), state), "the initial weights")
     return started
 
 

@@ -1,5 +1,6 @@
 """The page that puts what was measured next to what was published, figure by figure, from the results alone."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from exhume.errors import ExhumeError
 from exhume.files import check_schema, read_json, write_text
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
-LEFT_OUT = "runs not run"
+LEFT_OUT, FAILED = "runs not run", "runs failed: "
 HEAD = "| figure | published | measured here | scale and why it differs | command | computing, on the clock |\n" + (
     "| --- | --- | --- | --- | --- | --- |\n"
 )
@@ -68,21 +69,27 @@ def _largest(results: Path, name: str) -> tuple[Path, dict[str, Any] | None]:
     return best
 
 
-Rank = tuple[bool, int]
-"""Whether all runs ended, and the place of the scale: -1 where none is told, -2 where nothing was run."""
+Rank = tuple[bool, int, int]
+"""Whether all runs ended, the place of the scale (-2 where nothing was run), and how many failed, below zero."""
+
+
+NOTHING: Rank = (False, -2, 0)
 
 
 def _rank(found: Mapping[str, Any] | None) -> Rank:
     if found is None or not found.get("done"):
-        return False, -2
-    return not _left_to_run(found), _place(str(found.get("scale")))
+        return NOTHING
+    return not _left_to_run(found), _place(str(found.get("scale"))), -int(found.get("failed", 0))
 
 
 def _rank_of_line(line: str) -> Rank:
     """That of the result which a line of the table tells."""
     cells = line.split(" | ")
     scale = cells[3].partition(":")[0] if len(cells) > 3 else ""
-    return LEFT_OUT not in line and scale in SCALES, _place(scale)
+    if not scale:
+        return NOTHING
+    failed = re.search(rf"(\d+) {FAILED}", line)
+    return LEFT_OUT not in line, _place(scale), -int(failed[1]) if failed else 0
 
 
 def _place(scale: str) -> int:
@@ -120,7 +127,7 @@ def _times(found: Mapping[str, Any]) -> str:
 def _left_out(found: Mapping[str, Any]) -> list[str]:
     missing = _left_to_run(found)
     told = [f"{missing} of {found['runs']} {LEFT_OUT}"] if missing else []
-    return told + ([f"{found['failed']} runs failed: {found['reasons'][0]}"] if found["failed"] else [])
+    return told + ([f"{found['failed']} {FAILED}{found['reasons'][0]}"] if found["failed"] else [])
 
 
 def _row(cells: Sequence[str]) -> str:

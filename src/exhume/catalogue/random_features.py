@@ -146,7 +146,7 @@ FIGURES: tuple[Figure, ...] = (
         _figure_1_left,
         {
             "quick": "4x4 pixels, n=4, 2 seeds; the attacks stop early",
-            "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 at the ends; exhume's attack, at most "
+            "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 at the ends; exhume's attack, with n=20 at most "
             f"{HOPELESS} iterations below p = 2dn and 400 from there on",
         },
     ),

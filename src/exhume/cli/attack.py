@@ -153,4 +153,4 @@ def tell_attack(summary: dict[str, Any], json: bool) -> None:
         say(f"trusted to {_finest(summary['resolution'])}: {summary['samples_trusted']} candidates", json)
     say(summary["advice"], json)
     if summary["method"] == "module-newton" and summary["outcome"] in ("spurious", "not_converged"):
-        say("'exhume rank' tells which of your records were trained on, also where no input can be recovered.", json)
+        say("'exhume rank' asks less: which records were trained on; often possible where no input comes back.", json)

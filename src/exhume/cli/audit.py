@@ -35,7 +35,7 @@ class TargetOptions:
             help="Your function that returns the torch.nn.Module. It is code, and it runs only because you name it.",
         ),
     ] = None
-    head: Annotated[str | None, typer.Option(help="The linear layer to attack; default: the last one.")] = None
+    head: Annotated[str | None, typer.Option(help="The linear layer to attack; default: the last one called.")] = None
     features: Annotated[
         Path | None, typer.Option(help="Without code: a safetensors file with V (p x d), and b if there is a bias.")
     ] = None

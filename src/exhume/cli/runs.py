@@ -35,7 +35,7 @@ def runs(
 ) -> None:
     """List the runs in a folder with their main numbers, choose among them, compare them, average over them.
 
-    Keys are those of summary.json, and data.KEY, model.KEY and attack.KEY for what a run was told.
+    Keys are those of summary.json, data.KEY, model.KEY and attack.KEY for what a run was told, and status.
 
     Example: exhume runs runs --where outcome=recovered --where 'ratio>2'
     """

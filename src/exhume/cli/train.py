@@ -237,7 +237,7 @@ def factory(
     privacy: PrivacyOptions,
     out: OutOption,
     head: Annotated[
-        str | None, typer.Option(help="The linear layer that is observed; default: the last one registered.")
+        str | None, typer.Option(help="The linear layer that is observed; default: the last one that is called.")
     ] = None,
     image_shape: Annotated[
         str | None, typer.Option(help="How the model sees a row, e.g. 3,32,32 or flat; default: as the images are.")

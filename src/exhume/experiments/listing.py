@@ -42,7 +42,8 @@ def with_settings(folder: Path, found: Runs) -> Runs:
         config = read_config(path) if path.is_file() else {}
         parts = {part: config[part] for part in ("data", "model", "attack") if isinstance(config.get(part), dict)}
         status = "failed" if summary.get("outcome") == "failed" else "done"
-        told[name] = {"status": status} | summary | _flat(parts)
+        defence = {"defence": config["defence"]} if "defence" in config else {}  # of a run that failed
+        told[name] = {"status": status} | defence | summary | _flat(parts)
     return told
 
 

@@ -70,7 +70,7 @@ class SweepFolder:
     def fail(self, run: PlannedRun, reason: str) -> None:
         """The reason, and what the run was told, so that it is found by its settings as the others are."""
         shutil.rmtree(self.part(run.key), ignore_errors=True)
-        told = _told(run) | {"attack": run.attack_words}
+        told = _told(run) | {"defence": run.victim.defence, "attack": run.attack_words}
         with replacing(self.run(run.key), folder=True) as folder:
             write_json(folder / "config.json", {"schema": SCHEMA, **told})
             write_json(folder / FAILED, {"schema": SCHEMA, "run": run.title(), "reason": reason})

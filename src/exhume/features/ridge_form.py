@@ -7,13 +7,15 @@ with what the module makes of random inputs at three scales. Two maps that agree
 purpose here.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from exhume.activations import ACTIVATIONS, Activation
+from exhume.errors import ExhumeError
 from exhume.features.module import ModuleFeatures, axis_groups
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
@@ -23,51 +25,63 @@ SCALES = (0.1, 1.0, 4.0)  # of rows of norm √d: ReLU and GELU, or tanh and erf
 AGREES = 1e-5
 
 
-def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeFeatures | None:
+@dataclass(frozen=True, eq=False)
+class RidgeForm:
+    """Features φ(Wx + b) of a module. `normed`: W and b are those of a layer and of the batch norm behind it, so that
+    a change of W is no longer a combination of samples."""
+
+    features: RidgeFeatures
+    normed: bool
+
+
+def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeForm | None:
     """The same features as φ(Wx + b), or None where they have another form. `features` has no constant feature."""
-    candidates = _affine_maps(model, features.d, features.p)
-    if not candidates:
+    layers = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (features.d, features.p)
+    ]
+    if not layers:
         return None
     stream = torch.Generator().manual_seed(0)
     rows = torch.randn(PROBES, features.d, generator=stream).to(device=features.device, dtype=features.dtype)
     probes = torch.cat([scale * rows for scale in SCALES])
     seen = features(probes)
-    for weight, bias in candidates:
-        linear = nn.functional.linear(probes, weight, bias)
-        for activation in ACTIVATIONS.values():
-            if _agree(activation, linear, seen):
-                return RidgeFeatures(HeldRows(weight), activation, bias if bias.any() else None, trained=True)
+    if not bool(seen.isfinite().all()):
+        raise ExhumeError("expected a network that makes finite features of random inputs, found NaN or infinity")
+    for layer in layers:
+        for weight, bias, normed in _affine_maps(model, layer):
+            linear = nn.functional.linear(probes, weight, bias)
+            for activation in ACTIVATIONS.values():
+                if _agree(activation, linear, seen):
+                    shift = bias if bias.any() else None
+                    return RidgeForm(RidgeFeatures(HeldRows(weight), activation, shift, trained=True), normed)
     return None
 
 
-def _affine_maps(model: nn.Module, d: int, p: int) -> list[tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]]:
-    """W and b of every linear layer of these sizes, as it is and with every batch norm that may follow it."""
-    maps = []
-    norms = [
-        layer
-        for layer in model.modules()
-        if isinstance(layer, nn.BatchNorm1d) and layer.num_features == p and layer.running_mean is not None
-    ]
-    for layer in model.modules():
-        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (d, p):
-            weight = layer.weight.detach().clone()
-            bias = weight.new_zeros(p) if layer.bias is None else layer.bias.detach().clone()
-            maps += [(weight, bias), *(_normed(weight, bias, norm) for norm in norms)]
-    return maps
+AffineMap = tuple[Float[Tensor, "p d"], Float[Tensor, " p"], bool]
 
 
-def _normed(
-    weight: Float[Tensor, "p d"], bias: Float[Tensor, " p"], norm: nn.BatchNorm1d
-) -> tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]:
+def _affine_maps(model: nn.Module, layer: nn.Linear) -> Iterator[AffineMap]:
+    """W and b of a linear layer, as it is and with every batch norm that may follow it."""
+    weight = layer.weight.detach().clone()
+    bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach().clone()
+    yield weight, bias, False
+    for norm in model.modules():
+        if isinstance(norm, nn.BatchNorm1d) and norm.num_features == len(weight) and norm.running_mean is not None:
+            yield _normed(weight, bias, norm)
+
+
+def _normed(weight: Float[Tensor, "p d"], bias: Float[Tensor, " p"], norm: nn.BatchNorm1d) -> AffineMap:
     """γ (Wx + b − μ) / √(σ² + ε) + β, as W′x + b′."""
     mean, variance = norm.running_mean, norm.running_var
     assert mean is not None
     assert variance is not None
     slope = (variance.to(weight) + norm.eps).rsqrt()
-    shift = weight.new_zeros(len(bias)) if norm.bias is None else norm.bias.detach()
+    shift = weight.new_zeros(len(bias)) if norm.bias is None else norm.bias.detach().to(weight)
     if norm.weight is not None:
-        slope = slope * norm.weight.detach()
-    return slope[:, None] * weight, slope * (bias - mean.to(weight)) + shift
+        slope = slope * norm.weight.detach().to(weight)
+    return slope[:, None] * weight, slope * (bias - mean.to(weight)) + shift, True
 
 
 def halfway_ridge(end: RidgeFeatures, start: RidgeFeatures) -> RidgeFeatures:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from exhume.errors import ExhumeError, UsageError
 
 LISTED = 8  # names in one line of an error
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def names_a_factory(spec: str) -> bool:
@@ -81,6 +82,18 @@ def load_state(
     if broken:
         raise ExhumeError(f"expected finite numbers in {source}, found NaN or infinite ones in {_listed(broken)}")
     model.load_state_dict(state, strict=False)
+
+
+def with_statistics_of(trained: Mapping[str, Tensor], initial: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The initial weights with the running statistics of the trained ones.
+
+    Fresh statistics (0 and 1) are those of no data: training normalises by its batches from the first step on, and the
+    trained statistics are the nearest to theirs that a model keeps.
+    """
+    return {
+        name: trained[name] if name.endswith(STATISTICS) and name in trained else value
+        for name, value in initial.items()
+    }
 
 
 def prepare_for_attack(model: nn.Module) -> str | None:

@@ -19,6 +19,7 @@ from exhume.features.module import penultimate_features
 from exhume.features.network import body_state, network_features
 from exhume.features.network_source import NetworkSource
 from exhume.networks.head import head_tensors
+from exhume.networks.loading import with_statistics_of
 from exhume.observation import Knowledge, Observation
 from exhume.start_rule import StartRule
 from exhume.victims.descent import TrainedModule, train_module
@@ -108,13 +109,14 @@ def _train(
 
 def _source(config: NetworkConfig, plan: NetworkPlan, trained: TrainedModule, dtype: torch.dtype) -> NetworkSource:
     halfway = config.features_at == "midpoint"
+    initial = with_statistics_of(trained.state, trained.initial)
     return NetworkSource(
         factory=plan.factory,
         head=plan.head_name,
         input_shape=plan.input_shape,
         state=body_state(plan.model, plan.head_name, trained.state),
         arguments=plan.arguments,
-        initial_state=body_state(plan.model, plan.head_name, trained.initial) if halfway else None,
+        initial_state=body_state(plan.model, plan.head_name, initial) if halfway else None,
         dtype=dtype,
         bias=plan.head.bias is not None,
         feature_shape=plan.feature_shape,

@@ -56,7 +56,7 @@ def split_move(loss: SpanLoss, model: Model, damping: float, velocity: Float[Ten
 
 
 def equations_a_row(loss: SpanLoss, model: Model) -> float:
-    """e: as many as there are outputs, but no more than candidates are active in a row, on average.
+    """e: as many as there are outputs, but in each row no more than candidates that are active there; on average.
 
     How many are active is the participation ratio of their squared slopes, which for ReLU is their number.
     """
@@ -64,8 +64,9 @@ def equations_a_row(loss: SpanLoss, model: Model) -> float:
         return 1.0
     squares = model.slopes[:, : loss.ranks.share.count(ACTIVITY_ROWS)].double().square()
     active = squares.sum(dim=0).square() / squares.square().sum(dim=0).clamp_min(torch.finfo(squares.dtype).tiny)
-    mean = loss.ranks.total(float(active.sum())) / loss.ranks.total(float(len(active)))
-    return max(1.0, min(float(loss.outputs), mean))
+    distinct = active.clamp(1.0, loss.outputs).sum()
+    totals = loss.ranks.sum(torch.stack([distinct, distinct.new_tensor(float(len(active)))]))
+    return float(totals[0] / totals[1])
 
 
 def momentum(loss: float, q: float) -> float:
