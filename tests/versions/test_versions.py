@@ -152,7 +152,7 @@ def test_every_file_that_is_written_now_says_its_schema(first: Path) -> None:
     _, plan = plan_spec(first / "grid.toml")
     SweepFolder(first).fail(plan.runs[0], "for this test")
     written = {path for path in (*run.path.iterdir(), *(first / "runs").glob("*/*.json")) if path.suffix in KINDS}
-    assert len(written) == 11
+    assert len(written) == 12
     for path in written:
         told = read_json(path) if path.suffix == ".json" else read_header(path).exhume
         assert type(told.get("schema")) is int, path.name

@@ -1,7 +1,8 @@
 """The folder of a sweep.
 
     results.csv            one line a run that ended, in the order of the grid
-    runs/KEY/              one run: a run folder as `exhume train` and `exhume attack` make it, or failed.json
+    runs/KEY/              one run: a run folder as `exhume train` and `exhume attack` make it, or failed.json beside
+                           what it was told
     runs/.KEY.part/        a run that has not ended, with the checkpoint of its attack
     victims/KEY/           a victim, trained once for all attacks on it; its files are linked into its runs
 
