@@ -18,7 +18,7 @@ def _figure_1_left(scale: Scale) -> Sequence[Panel]:
     n, side, seeds = {"quick": (4, 4, 2), "here": (20, 32, 3), "paper": (100, 32, 4)}[scale]
     title, quantities = f"CIFAR-10 {side}x{side}, n={n}", ("error", "training_loss")
     if scale == "here":
-        return [Panel(title, _curve_of_images(n, seeds), quantities), _ends_at_full_scale()]
+        return [Panel(title, _curve_of_images(n, seeds), quantities), _begin_at_full_scale()]
     victim = cifar(n, side, params=grid(scale, n, 3 * side * side))
     attacks = [exhume(scale, n, images=side == 32), PUBLISHED[scale]]
     return [Panel(title, sweeps_of([victim], attacks, seeds), quantities)]
@@ -33,11 +33,10 @@ def _curve_of_images(n: int, seeds: int) -> tuple[Sweep, ...]:
     return sweeps_of([cifar(n, params=below)], [hopeless], seeds) + sweeps_of([cifar(n, params=above)], [attack], seeds)
 
 
-def _ends_at_full_scale() -> Panel:
-    """n = 100 where labels are just fitted, and at p = 10dn, which is the run of the images."""
+def _begin_at_full_scale() -> Panel:
+    """n = 100 where labels are just fitted; its other end, p = 10dn, is the run of the images."""
     below = sweeps_of([cifar(100, params=[20, 100, 300])], [exhume("here", 100, images=True)], 1)
-    above = [sweep for part in _figure_1_right("here") for sweep in part.sweeps]
-    return Panel("CIFAR-10 32x32, n=100", (*below, *above))
+    return Panel("CIFAR-10 32x32, n=100, where labels are just fitted", below)
 
 
 def _figure_2(scale: Scale) -> Sequence[Panel]:
@@ -146,8 +145,8 @@ FIGURES: tuple[Figure, ...] = (
         _figure_1_left,
         {
             "quick": "4x4 pixels, n=4, 2 seeds; the attacks stop early",
-            "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 at the ends; exhume's attack, with n=20 at most "
-            f"{HOPELESS} iterations below p = 2dn and 400 from there on",
+            "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 up to p = 3n (10dn: fig1-images); exhume's "
+            f"attack, with n=20 at most {HOPELESS} iterations below p = 2dn and 400 from there on",
         },
     ),
     PictureFigure(

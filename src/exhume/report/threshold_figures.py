@@ -68,7 +68,7 @@ def _draw_panel(axes: Axes, panel: ThresholdPanel) -> None:
         bottom, top = axes.get_ylim()
         if not panel.ylabel:  # errors: 1 is next to nothing known, and small ones shall look small
             top = max(top, 1.0)
-        axes.set_ylim(min(0.0, bottom), top)
+        axes.set_ylim(min(-0.03 * top, bottom), top)
     axes.set_title(panel.title, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     # below: inside, it would lie on some curve
