@@ -31,6 +31,7 @@ from exhume.attacks.ridge.removal import Removal, watching
 from exhume.attacks.ridge.signs import repair_signs, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.standing_out import standing_out
+from exhume.attacks.ridge.turning import Turning, signs_tell
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
@@ -38,7 +39,7 @@ GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN = range(7)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
-TURNED_ITERATIONS = 6  # show whether a sign was wrong
+TURNED_ITERATIONS, PATIENT_ITERATIONS = 6, 12  # show whether a sign was wrong: near the floor, and far from it
 SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
 
 
@@ -196,6 +197,7 @@ class _Search:
             loss, candidates = loss.to(torch.float64), candidates.double()
         start = loss.fit(candidates)
         fit = yield from self._settle(loss, start)
+        fit = yield from self._turn_wrong(loss, fit)
         paired = None
         if self.problem.samples is None and not self.bench.explained(fit):
             paired = with_opposites(loss, start, self.bench.floor)
@@ -207,12 +209,12 @@ class _Search:
         self.phase = PRUNE_AGAIN if late and self.phase == POLISH else DONE
         return fit
 
-    def _settle(self, loss: SpanLoss, fit: Fit) -> Fits:
+    def _settle(self, loss: SpanLoss, fit: Fit, most: int = 100) -> Fits:
         # momentum gathers speed over a few iterations
         split = Levenberg(0, forcing=0.01, damping_floor=1e-8, stall=8, stall_factor=0.7)
         dense = Levenberg(100, forcing=0.01, damping_floor=1e-12, stall=10, stall_factor=0.7)
         rule, iterations, damping = (dense, 100, 1e-3) if self.bench.small else (split, 40, 0.1)
-        for refined in rule.refine(loss, fit, self.problem.norm, iterations, pace=Pace(damping)):
+        for refined in rule.refine(loss, fit, self.problem.norm, min(iterations, most), pace=Pace(damping)):
             fit = refined
             self.bench.iteration += 1
             yield fit
@@ -243,10 +245,7 @@ class _Search:
         fit = yield from self.bench.refine(fit, self.method.stage_iterations, stall, growth.pace)
         growth.paying = not self.bench.dense and fit.loss < before / self.method.pays
         growth.judge(self.bench.score(fit), fit.candidates)
-        fit = self._trim(growth, fit)
-        if self._sign_may_be_wrong(growth, fit):
-            fit = yield from self._turn_least(growth, fit)
-        return fit
+        return (yield from self._turn_least(growth, self._trim(growth, fit)))
 
     def _trim(self, growth: Growth, fit: Fit) -> Fit:
         """New candidates for copies and ghosts on the way: refinement is slow while these hide wrong signs (split)."""
@@ -263,27 +262,31 @@ class _Search:
             kept = torch.cat([kept, fresh])
         return self.bench.fit(kept)
 
-    def _sign_may_be_wrong(self, growth: Growth, fit: Fit) -> bool:
-        features = self.loss.features
-        tells = features.activation.linear_plus_even and features.bias is None
-        return tells and not (self.bench.dense or growth.paying or fit.loss > SETTLED or self.bench.explained(fit))
-
     def _turn_least(self, growth: Growth, fit: Fit) -> Fits:
-        """Turns the candidate that explains least, but more than a ghost would, and keeps it if the loss then halves.
-
-        φ(−z) differs from φ(z) by a linear term. Where a sample has a small coefficient and the wrong sign, the others
-        make up for that term by moving a little, and would not move back if it were turned alone.
-        """
-        costs = removal_costs(fit, self.bench.part(len(fit.candidates)))
-        least = int(torch.where(costs > GHOST * fit.loss, costs, math.inf).argmin())
-        turned = fit.candidates.clone()
-        turned[least] *= -1
-        refined = self.bench.refine(self.bench.fit(turned), TURNED_ITERATIONS, stall=3)
-        trial = yield from watching(fit, refined)
-        if trial.loss > fit.loss / 2:
+        """While candidates are still added: one sign, where all samples are likely there and nothing else helps."""
+        waits = self.bench.dense or growth.paying or fit.loss > SETTLED or self.bench.explained(fit)
+        if waits or not signs_tell(self.loss):
             return fit
-        growth.pace, growth.paying = Pace(), True
-        return trial
+
+        def refine(_: SpanLoss, turned: Fit) -> Fits:
+            return self.bench.refine(turned, TURNED_ITERATIONS, stall=3)
+
+        turned = yield from Turning(refine, GHOST, tries=1).run(self.bench.part(len(fit.candidates)), fit)
+        if turned is not fit:
+            growth.pace, growth.paying = Pace(), True
+        return turned
+
+    def _turn_wrong(self, loss: SpanLoss, fit: Fit) -> Fits:
+        """In the end: every sign that may be wrong, one after the other, for as long as turning one helps."""
+        if self.bench.dense or self.problem.drifted or not signs_tell(loss):
+            return fit  # with the free affine part no sign could be wrong; where features drift, the loss tells none
+        turning = Turning(lambda loss, turned: self._settle(loss, turned, PATIENT_ITERATIONS))
+        while not self.bench.explained(fit):
+            turned = yield from turning.run(loss, fit)
+            if turned is fit:
+                break
+            fit = yield from self._settle(loss, turned)
+        return fit
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
         generator = self._generator(0 if fit is None else len(fit.candidates))
