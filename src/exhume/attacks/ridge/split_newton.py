@@ -24,10 +24,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.problem import Problem, State, Step
-from exhume.attacks.ridge.growth import Growth
+from exhume.attacks.ridge.growth import WORTH, Growth
 from exhume.attacks.ridge.levenberg import Levenberg, Pace
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.removal import Removal, watching
+from exhume.attacks.ridge.selection import worth_keeping
 from exhume.attacks.ridge.signs import repair_signs, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.standing_out import standing_out
@@ -35,8 +36,13 @@ from exhume.attacks.ridge.turning import Turning, signs_tell
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
-GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN = range(7)
+GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN, SELECT = range(8)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
+MUCH_LEFT = 1e-3  # a score above which it is more than noise that does not stand out
+SELECTION_ITERATIONS, SELECTION_PAYS = 10, 1.5  # of a round; it goes on while so many make the loss fall so much
+MORE_AT_FIRST, MORE_A_ROUND = 1.5, 1.02  # times as many candidates
+SELECTED_FROM = 10  # candidates
+SELECTIONS = 5  # times as many rounds at most as may go by without success
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
 TURNED_ITERATIONS, PATIENT_ITERATIONS = 6, 12  # show whether a sign was wrong: near the floor, and far from it
@@ -116,9 +122,9 @@ class _Search:
 
     def run(self) -> Iterator[Fit]:
         units = {GROW: self._grow, REGROW: self._regrow, PRUNE: self._prune, POLISH: self._polish}
-        units |= {PRUNE_AGAIN: self._prune, POLISH_AGAIN: self._polish}
+        units |= {PRUNE_AGAIN: self._prune, POLISH_AGAIN: self._polish, SELECT: self._select}
         while self.phase != DONE:
-            self.bench.growing = self.phase in (GROW, REGROW)
+            self.bench.growing = self.phase in (GROW, REGROW, SELECT)
             fit = yield from units[self.phase]()
             self.candidates = fit.candidates
             if self.phase == DONE:
@@ -144,6 +150,9 @@ class _Search:
     def _grow(self) -> Fits:
         """One stage of growth; when nothing is gained by another one, a last refinement."""
         fit = self.bench.fit(self.candidates) if len(self.candidates) else None
+        if fit is not None and self._nothing_stands_out(fit):
+            self.phase = SELECT
+            return fit
         if fit is None or self._goes_on(self.growth, fit):
             return (yield from self._stage(self.growth, fit))
         explained = self.bench.explained(fit)
@@ -157,7 +166,7 @@ class _Search:
         if not explained:
             fit = yield from self.bench.refine(fit, 40, stall=15)
         done = self.bench.explained(fit) or self._is_drift(fit) or self._at_noise(fit)
-        self.phase = PRUNE if done else REGROW
+        self.phase = PRUNE if done else SELECT if self._selectable(fit) else REGROW
         return fit
 
     def _regrow(self) -> Fits:
@@ -176,6 +185,44 @@ class _Search:
         if self.bench.explained(best) or self._is_drift(best) or self._hopeless(best):
             self.phase = PRUNE
         return best
+
+    def _select(self) -> Fits:
+        """A round of selection: the candidates that explain most, the others drawn anew, all of them refined.
+
+        What is shown meanwhile, and kept where nothing comes of it, is the best so far.
+        """
+        best = self.bench.fit(self.candidates if self.growth.kept is None else self.growth.kept)
+        loss = self.bench.part(len(self.candidates))
+        kept = self.candidates[worth_keeping(removal_costs(loss.fit(self.candidates), loss))]
+        more = MORE_A_ROUND if self.rounds else MORE_AT_FIRST
+        count = min(self.cap, max(len(self.candidates) + 1, round(more * len(self.candidates))))
+        chosen = torch.cat([kept, self._fresh(kept, max(count - len(kept), 1))])
+        fit = yield from watching(best, self._refine_while_it_pays(self.bench.fit(chosen)))
+        self.rounds += 1
+        beaten = self.growth.best
+        self.growth.judge(self.bench.score(fit), fit.candidates)
+        self.failures = 0 if self.growth.best < WORTH * beaten else self.failures + 1
+        if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
+            self.cap = min(self.cap + 1, self.bench.capacity(0.95))
+        if self.bench.explained(fit) or self._is_drift(fit):
+            self.phase = PRUNE
+        elif self._hopeless(best):
+            self.phase, fit = PRUNE, best
+        return fit
+
+    def _fresh(self, kept: Float[Tensor, "m d"], count: int) -> Float[Tensor, "count d"]:
+        """Rows beside those that are kept: some where the residual of these points, most of them at random."""
+        if not self.bench.blind:
+            return self.bench.random_start(count, self._generator())
+        pointed = self.bench.propose(self.bench.fit(kept), self.cap, self._generator(1))[: count // 2]
+        return torch.cat([pointed, self.bench.random_start(count - len(pointed), self._generator())])
+
+    def _refine_while_it_pays(self, fit: Fit) -> Fits:
+        pace, before = Pace(), math.inf
+        while fit.loss < before / SELECTION_PAYS and not self.bench.explained(fit):
+            before = fit.loss
+            fit = yield from self.bench.refine(fit, SELECTION_ITERATIONS, stall=8, pace=pace)
+        return fit
 
     def _prune(self) -> Fits:
         """Whatever is not needed goes (`removal.py`)."""
@@ -224,6 +271,16 @@ class _Search:
 
     def _goes_on(self, growth: Growth, fit: Fit) -> bool:
         return growth.goes_on(len(fit.candidates), self.cap) and not (self.bench.explained(fit) or self._is_drift(fit))
+
+    def _selectable(self, fit: Fit) -> bool:
+        """Whether there are enough candidates to tell what stands out of them, and rounds are cheap."""
+        return self.bench.dense and len(fit.candidates) >= SELECTED_FROM
+
+    def _nothing_stands_out(self, fit: Fit) -> bool:
+        """Whether much is left to explain, though no direction of it stands out: samples of like coefficients."""
+        if not self._selectable(fit) or self.bench.blind or self.problem.drifts or self.bench.explained(fit):
+            return False
+        return self.bench.score(fit) > MUCH_LEFT and not self.bench.structured(fit)
 
     def _is_drift(self, fit: Fit) -> bool:
         """Whether all that is left, and what some candidates explain, is the drift of the features."""
@@ -304,9 +361,11 @@ class _Search:
 
     def _hopeless(self, best: Fit) -> bool:
         """Enough rounds; fewer where the residual has no structure left, as with noise on the weights."""
-        if self.rounds >= self.method.rounds:
-            return True
-        return self.failures >= (2 if self._at_noise(best) else 6) and not self.bench.structured(best)
+        if self._at_noise(best) and not self.bench.structured(best):
+            return self.failures >= 2 or self.rounds >= self.method.rounds
+        if self.phase == SELECT:
+            return self.failures >= self.method.rounds or self.rounds >= SELECTIONS * self.method.rounds
+        return self.rounds >= self.method.rounds or (self.failures >= 6 and not self.bench.structured(best))
 
     def _at_noise(self, fit: Fit) -> bool:
         """Whether unseen weights are explained so well that what is left may be noise (features that drifted)."""
