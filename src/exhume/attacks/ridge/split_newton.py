@@ -1,7 +1,8 @@
 """exhume's own attack: grow candidates where the residual points, refine them by Gauss-Newton, and find n on the way.
 
     grow     add candidates and refine all of them, until the loss is at its floor or nothing is gained
-    regrow   while stuck: drop the cheapest candidates, grow again, keep the result if it is better
+    select   while nothing stands out: keep those that explain most, draw the others anew, refine (`selection.py`)
+    regrow   the same where rounds are dear or candidates few: drop the cheapest, grow again, keep what is better
     prune    merge copies, remove what the weights do not need: the number of samples is what remains
     polish   signs, then Gauss-Newton on the published loss down to the rounding of the weights
 
