@@ -29,7 +29,7 @@ from exhume.attacks.ridge.growth import WORTH, Growth
 from exhume.attacks.ridge.levenberg import Levenberg, Pace
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.removal import Removal, watching
-from exhume.attacks.ridge.selection import worth_keeping
+from exhume.attacks.ridge.selection import Selection
 from exhume.attacks.ridge.signs import repair_signs, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.standing_out import standing_out
@@ -40,7 +40,6 @@ from exhume.errors import UsageError
 GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN, SELECT = range(8)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MUCH_LEFT = 1e-3  # a score above which it is more than noise that does not stand out
-SELECTION_ITERATIONS, SELECTION_PAYS = 10, 1.5  # of a round; it goes on while so many make the loss fall so much
 MORE_AT_FIRST, MORE_A_ROUND = 1.5, 1.02  # times as many candidates
 SELECTED_FROM = 10  # candidates
 SELECTIONS = 5  # times as many rounds at most as may go by without success
@@ -104,6 +103,7 @@ class _Search:
         self.method, self.problem, self.loss = method, problem, problem.loss
         self.bench = Workbench(method, problem)
         self.removal = Removal(self.bench, problem, method.converged)
+        self.selection = Selection(self.bench)
         told = problem.samples
         self.cap = self.bench.capacity(method.capacity)
         if told is not None:  # more to spare find more; where d is large every one of them costs a lot
@@ -171,7 +171,7 @@ class _Search:
         return fit
 
     def _regrow(self) -> Fits:
-        """Drop the cheapest 15-65 %, grow again, keep what is better; a cap that fails often is raised by one."""
+        """Drop the cheapest 15-65 %, grow again, keep what is better."""
         loss = self.bench.part(len(self.candidates))
         best = loss.fit(self.candidates)
         share = 0.15 + 0.5 * float(torch.rand(1, generator=self._generator()))
@@ -180,50 +180,34 @@ class _Search:
         trial = yield from watching(best, self._grow_again(self.candidates[kept]))
         self.rounds += 1
         better = self.bench.score(trial) < self.bench.score(best)
-        best, self.failures = (trial, 0) if better else (best, self.failures + 1)
-        if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
-            self.cap = min(self.cap + 1, self.bench.capacity(0.95))
+        best = trial if better else best
+        self._count_failure(not better)
         if self.bench.explained(best) or self._is_drift(best) or self._hopeless(best):
             self.phase = PRUNE
         return best
 
     def _select(self) -> Fits:
-        """A round of selection: the candidates that explain most, the others drawn anew, all of them refined.
-
-        What is shown meanwhile, and kept where nothing comes of it, is the best so far.
-        """
+        """A round of selection; what is shown meanwhile, and kept where nothing comes of it, is the best so far."""
         best = self.bench.fit(self.candidates if self.growth.kept is None else self.growth.kept)
-        loss = self.bench.part(len(self.candidates))
-        kept = self.candidates[worth_keeping(removal_costs(loss.fit(self.candidates), loss))]
         more = MORE_A_ROUND if self.rounds else MORE_AT_FIRST
         count = min(self.cap, max(len(self.candidates) + 1, round(more * len(self.candidates))))
-        chosen = torch.cat([kept, self._fresh(kept, max(count - len(kept), 1))])
-        fit = yield from watching(best, self._refine_while_it_pays(self.bench.fit(chosen)))
+        chosen = self.selection.chosen(self.candidates, count, self._generator())
+        fit = yield from watching(best, self.selection.refine(self.bench.fit(chosen)))
         self.rounds += 1
         beaten = self.growth.best
         self.growth.judge(self.bench.score(fit), fit.candidates)
-        self.failures = 0 if self.growth.best < WORTH * beaten else self.failures + 1
-        if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
-            self.cap = min(self.cap + 1, self.bench.capacity(0.95))
+        self._count_failure(not self.growth.best < WORTH * beaten)
         if self.bench.explained(fit) or self._is_drift(fit):
             self.phase = PRUNE
         elif self._hopeless(best):
             self.phase, fit = PRUNE, best
         return fit
 
-    def _fresh(self, kept: Float[Tensor, "m d"], count: int) -> Float[Tensor, "count d"]:
-        """Rows beside those that are kept: some where the residual of these points, most of them at random."""
-        if not self.bench.blind:
-            return self.bench.random_start(count, self._generator())
-        pointed = self.bench.propose(self.bench.fit(kept), self.cap, self._generator(1))[: count // 2]
-        return torch.cat([pointed, self.bench.random_start(count - len(pointed), self._generator())])
-
-    def _refine_while_it_pays(self, fit: Fit) -> Fits:
-        pace, before = Pace(), math.inf
-        while fit.loss < before / SELECTION_PAYS and not self.bench.explained(fit):
-            before = fit.loss
-            fit = yield from self.bench.refine(fit, SELECTION_ITERATIONS, stall=8, pace=pace)
-        return fit
+    def _count_failure(self, failed: bool) -> None:
+        """A cap with which rounds often fail is raised by one."""
+        self.failures = self.failures + 1 if failed else 0
+        if self.failures and self.failures % 12 == 0 and self.problem.samples is None:
+            self.cap = min(self.cap + 1, self.bench.capacity(0.95))
 
     def _prune(self) -> Fits:
         """Whatever is not needed goes (`removal.py`)."""
