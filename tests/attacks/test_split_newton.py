@@ -15,8 +15,9 @@ from exhume.activations import activation
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
 from exhume.attacks.problem import Problem, Step
 from exhume.attacks.retraction import to_norm
+from exhume.attacks.ridge.levenberg import Levenberg
 from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.ridge.split_newton import POLISH, SplitNewton, _Search
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
@@ -326,6 +327,28 @@ def test_a_small_sample_with_the_wrong_sign_is_turned_though_others_make_up_for_
     assert max(step.notes["candidates"] for step in steps) == n, "nothing is added for it"
     assert max(signed_error(samples, step.candidates) for step in steps) > 0.05, "it had the wrong sign"
     assert signed_error(samples, steps[-1].candidates) < 1e-4
+
+
+def test_a_wrong_sign_that_the_search_left_is_turned_by_the_last_phase() -> None:
+    """The search ends with a wrong sign that the others have made up for; what polishes goes on from there."""
+    d, n, small = 60, 10, 3
+    stream = torch.Generator().manual_seed(2)
+    samples = to_norm(torch.randn(n, d, generator=stream), d**0.5)
+    coefficients = torch.randn(1, n, generator=stream)
+    coefficients += 0.3 * coefficients.sign()
+    coefficients[0, small] = 0.15
+    features = RidgeFeatures(hold(DrawnRows(1, 3 * d * n, d)), activation("relu"))
+    loss = SpanLoss(features, coefficients @ features(samples))
+    start = samples.clone()
+    start[small] *= -1
+    *_, stuck = Levenberg(0, forcing=0.01, damping_floor=1e-8).refine(loss, loss.fit(start), d**0.5, 40)
+    assert signed_error(samples, stuck.candidates) > 0.15
+    told = {"samples": n, "steering_loss": lambda *_: None, "norm": d**0.5}
+    planted = replace(small_problem("relu"), loss=loss, coarse=loss, start=stuck.candidates, **told)
+    search = _Search(SPLIT_STEPS, planted, None)
+    search.phase = POLISH
+    *_, last = search.run()
+    assert signed_error(samples, last.candidates) < 1e-4
 
 
 def without_clock(attacked: Attacked) -> list[dict[str, float]]:

@@ -78,7 +78,9 @@ def test_nothing_is_turned_where_all_signs_are_right_and_noise_is_what_is_left()
 def test_an_interruption_during_a_trial_keeps_what_was_there_before() -> None:
     loss, samples = victim(0.15, seed=2)
     stuck = settled_with_a_wrong_sign(loss, samples)
-    assert all(shown is stuck for shown in TURNING.run(loss, stuck))
+    shown = list(TURNING.run(loss, stuck))
+    assert shown
+    assert all(fit is stuck for fit in shown)
 
 
 def test_as_many_as_asked_are_tried_those_that_explain_least_first() -> None:

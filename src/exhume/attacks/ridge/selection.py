@@ -22,18 +22,21 @@ from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.span import Fit
 from exhume.attacks.ridge.workbench import Fits, Workbench
 
-STANDS_OUT = 3.0  # times the median of what candidates explain
-STANDS_OUT_OF_GHOSTS = 5.0  # times their lower quartile, which is what counts once half of them are samples
+STANDS_OUT = ((0.5, 3.0), (0.25, 5.0))
+"""Quantiles of what candidates explain, and how far above one of them a sample is: while most are blends, and once half
+of them are samples."""
 PROMISING = 0.2  # of those that do not stand out
 ITERATIONS, PAYS = 10, 1.5  # of a round; it goes on while so many make the loss fall so much
 
 
 def worth_keeping(costs: Float[Tensor, " m"]) -> Bool[Tensor, " m"]:
     """Which candidates are kept, by what each of them explains beyond the others."""
-    edge = torch.minimum(STANDS_OUT * costs.median(), STANDS_OUT_OF_GHOSTS * costs.quantile(0.25))
+    edge = min(times * float(costs.quantile(quantile)) for quantile, times in STANDS_OUT)
     kept = costs > edge
-    bulk = costs[~kept]
-    return kept | (costs >= bulk.quantile(1 - PROMISING)) if len(bulk) else kept
+    bulk = (~kept).nonzero()[:, 0]
+    promising = math.ceil(PROMISING * len(bulk))
+    kept[bulk[costs[bulk].topk(promising).indices]] = True
+    return kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +50,17 @@ class Selection:
     ) -> Float[Tensor, "count d"]:
         """Those that are worth keeping, and new ones beside them: at least one.
 
-        New ones are random, since the eigenvectors of the residual are blends as well; where moments are blind, half of
-        them are taken from a pool that the residual of those kept has sorted.
+        New ones are random, since the eigenvectors of the residual are blends as well; where moments are blind, up to
+        half of them are taken from a pool that the residual of those kept has sorted.
         """
         loss = self.bench.part(len(candidates))
-        kept = candidates[worth_keeping(removal_costs(loss.fit(candidates), loss))]
-        missing = max(count - len(kept), 1)
+        costs = removal_costs(loss.fit(candidates), loss)
+        order = costs.argsort(descending=True)
+        kept = candidates[order[: min(int(worth_keeping(costs).sum()), count - 1)]]
         if self.bench.blind:
-            kept = torch.cat([kept, self.bench.propose(self.bench.fit(kept), count, generator)[: missing // 2]])
-        return torch.cat([kept, self.bench.random_start(max(count - len(kept), 1), generator)])
+            pool = self.bench.propose(self.bench.fit(kept), count, generator)
+            kept = torch.cat([kept, pool[: (count - len(kept)) // 2]])
+        return torch.cat([kept, self.bench.random_start(count - len(kept), generator)])
 
     def refine(self, fit: Fit) -> Fits:
         pace, before = Pace(), math.inf

@@ -33,7 +33,7 @@ from exhume.attacks.ridge.selection import Selection
 from exhume.attacks.ridge.signs import repair_signs, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.standing_out import standing_out
-from exhume.attacks.ridge.turning import Turning, signs_tell
+from exhume.attacks.ridge.turning import Turning, signs_tell, telling
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
@@ -45,6 +45,7 @@ SELECTED_FROM = 10  # candidates
 SELECTIONS = 5  # times as many rounds at most as may go by without success
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
+TURN_BELOW, TURNS = 1e-2, 8  # a loss above which other things are wrong; candidates that are tried in vain
 TURNED_ITERATIONS, PATIENT_ITERATIONS = 6, 12  # show whether a sign was wrong: near the floor, and far from it
 SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
 
@@ -191,12 +192,14 @@ class _Search:
         best = self.bench.fit(self.candidates if self.growth.kept is None else self.growth.kept)
         more = MORE_A_ROUND if self.rounds else MORE_AT_FIRST
         count = min(self.cap, max(len(self.candidates) + 1, round(more * len(self.candidates))))
+        # from the latest candidates, not from the best: what is found adds up before it shows in the score
         chosen = self.selection.chosen(self.candidates, count, self._generator())
         fit = yield from watching(best, self.selection.refine(self.bench.fit(chosen)))
         self.rounds += 1
         beaten = self.growth.best
         self.growth.judge(self.bench.score(fit), fit.candidates)
         self._count_failure(not self.growth.best < WORTH * beaten)
+        best = fit if self.growth.kept is fit.candidates else best
         if self.bench.explained(fit) or self._is_drift(fit):
             self.phase = PRUNE
         elif self._hopeless(best):
@@ -258,12 +261,13 @@ class _Search:
         return growth.goes_on(len(fit.candidates), self.cap) and not (self.bench.explained(fit) or self._is_drift(fit))
 
     def _selectable(self, fit: Fit) -> bool:
-        """Whether there are enough candidates to tell what stands out of them, and rounds are cheap."""
-        return self.bench.dense and len(fit.candidates) >= SELECTED_FROM
+        """Whether there are enough candidates to tell what stands out of them, and rounds are cheap and asked for."""
+        return self.bench.dense and len(fit.candidates) >= SELECTED_FROM and self.method.rounds > 0
 
     def _nothing_stands_out(self, fit: Fit) -> bool:
         """Whether much is left to explain, though no direction of it stands out: samples of like coefficients."""
-        if not self._selectable(fit) or self.bench.blind or self.problem.drifts or self.bench.explained(fit):
+        given = self.problem.start is not None  # candidates that were found elsewhere are no blends
+        if given or not self._selectable(fit) or self.bench.blind or self.problem.drifts or self.bench.explained(fit):
             return False
         return self.bench.score(fit) > MUCH_LEFT and not self.bench.structured(fit)
 
@@ -319,11 +323,15 @@ class _Search:
         return turned
 
     def _turn_wrong(self, loss: SpanLoss, fit: Fit) -> Fits:
-        """In the end: every sign that may be wrong, one after the other, for as long as turning one helps."""
+        """In the end, where little is left: signs that may be wrong, one by one, for as long as turning one helps."""
         if self.bench.dense or self.problem.drifted or not signs_tell(loss):
             return fit  # with the free affine part no sign could be wrong; where features drift, the loss tells none
-        turning = Turning(lambda loss, turned: self._settle(loss, turned, PATIENT_ITERATIONS))
-        while not self.bench.explained(fit):
+
+        def refine(loss: SpanLoss, turned: Fit) -> Fits:
+            return self._settle(loss, turned, PATIENT_ITERATIONS)
+
+        turning = Turning(refine, most=telling(len(fit.candidates)), tries=TURNS)
+        while fit.loss < TURN_BELOW and not self.bench.explained(fit):
             turned = yield from turning.run(loss, fit)
             if turned is fit:
                 break
@@ -345,7 +353,7 @@ class _Search:
         return (yield from self.bench.refine(fit, 40, stall=15))
 
     def _hopeless(self, best: Fit) -> bool:
-        """Enough rounds; fewer where the residual has no structure left, as with noise on the weights."""
+        """Enough rounds; fewer where only the drift of the features may be left, or no structure (regrowth)."""
         if self._at_noise(best) and not self.bench.structured(best):
             return self.failures >= 2 or self.rounds >= self.method.rounds
         if self.phase == SELECT:
@@ -380,7 +388,8 @@ class _Search:
         self.candidates = state.tensors["candidates"].to(self.problem.device)
         self.kept = state.tensors["kept"].to(self.problem.device)
         self.kept_loss = math.inf if state.numbers["kept_loss"] < 0 else state.numbers["kept_loss"]
-        self.growth = Growth.restored(state.numbers, state.tensors, self.problem.drifts)
+        tensors = {name: tensor.to(self.problem.device) for name, tensor in state.tensors.items()}
+        self.growth = Growth.restored(state.numbers, tensors, self.problem.drifts)
         self.loss.counter.total = state.numbers["passes"]
         self.bench.iteration = int(state.numbers["iteration"])
         for name in _COUNTERS:
