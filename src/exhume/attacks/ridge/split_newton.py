@@ -40,7 +40,7 @@ from exhume.errors import UsageError
 GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN, SELECT = range(8)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
 MUCH_LEFT = 1e-3  # a score above which it is more than noise that does not stand out
-MORE_AT_FIRST, MORE_A_ROUND = 1.5, 1.02  # times as many candidates
+MORE_AT_FIRST = 1.5  # times as many candidates as growth ended with; then one more a round
 SELECTED_FROM = 10  # candidates
 SELECTIONS = 5  # times as many rounds at most as may go by without success
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
@@ -190,8 +190,8 @@ class _Search:
     def _select(self) -> Fits:
         """A round of selection; what is shown meanwhile, and kept where nothing comes of it, is the best so far."""
         best = self.bench.fit(self.candidates if self.growth.kept is None else self.growth.kept)
-        more = MORE_A_ROUND if self.rounds else MORE_AT_FIRST
-        count = min(self.cap, max(len(self.candidates) + 1, round(more * len(self.candidates))))
+        m = len(self.candidates)
+        count = min(self.cap, m + 1 if self.rounds else round(MORE_AT_FIRST * m))
         # from the latest candidates, not from the best: what is found adds up before it shows in the score
         chosen = self.selection.chosen(self.candidates, count, self._generator())
         fit = yield from watching(best, self.selection.refine(self.bench.fit(chosen)))
