@@ -14,7 +14,7 @@ from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.levenberg import Levenberg
 from exhume.attacks.ridge.proposals import random_rows
 from exhume.attacks.ridge.pruning import removal_costs
-from exhume.attacks.ridge.selection import PROMISING, worth_keeping
+from exhume.attacks.ridge.selection import PROMISING, alike, worth_keeping
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.attacks.ridge.split_newton import SELECT, SplitNewton
 from exhume.features.ridge import RidgeFeatures
@@ -56,7 +56,13 @@ def test_something_is_kept_and_something_replaced_where_all_are_alike() -> None:
         assert int(worth_keeping(costs).sum()) == 3, "a fifth, rounded up"
 
 
-def alike(seed: int, d: int = 24) -> tuple[RidgeFeatures, Tensor, Tensor]:
+def test_candidates_are_alike_unless_some_explain_much_more() -> None:
+    assert alike(BULK)
+    assert alike(torch.cat([BULK, torch.tensor([9.0])])), "one of many"
+    assert not alike(torch.cat([BULK, torch.tensor([4.0, 5.0, 6.0])]))
+
+
+def victim(seed: int, d: int = 24) -> tuple[RidgeFeatures, Tensor, Tensor]:
     """As many samples as dimensions, with coefficients ±1: no direction of the weights stands out."""
     stream = torch.Generator().manual_seed(seed)
     samples = to_norm(torch.randn(d, d, generator=stream), d**0.5)
@@ -66,7 +72,7 @@ def alike(seed: int, d: int = 24) -> tuple[RidgeFeatures, Tensor, Tensor]:
 
 
 def test_samples_are_told_from_blends_by_what_they_explain() -> None:
-    features, weights, samples = alike(seed=0)
+    features, weights, samples = victim(seed=0)
     loss = SpanLoss(features, weights).part(features.p, affine=True)
     start = random_rows(36, 24, 24**0.5, torch.Generator().manual_seed(0), weights)
     *_, fit = Levenberg().refine(loss, loss.fit(start), 24**0.5, iterations=30)
@@ -80,7 +86,7 @@ def test_samples_are_told_from_blends_by_what_they_explain() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_samples_of_equal_coefficients_are_found_though_none_stands_out(seed: int) -> None:
-    features, weights, samples = alike(seed)
+    features, weights, samples = victim(seed)
     phases: set[float] = set()
     found = run_attack(
         Observation(features, weights, Knowledge()),
@@ -96,7 +102,7 @@ def test_samples_of_equal_coefficients_are_found_though_none_stands_out(seed: in
 
 
 def test_an_attack_that_is_interrupted_while_it_selects_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    features, weights, _ = alike(seed=0, d=16)
+    features, weights, _ = victim(seed=0, d=16)
     observation, method = Observation(features, weights, Knowledge()), SplitNewton(iterations=150)
     undisturbed = run_attack(observation, method).reconstruction
     selecting: list[int] = []

@@ -25,6 +25,7 @@ from exhume.attacks.ridge.workbench import Fits, Workbench
 STANDS_OUT = ((0.5, 3.0), (0.25, 5.0))
 """Quantiles of what candidates explain, and how far above one of them a sample is: while most are blends, and once half
 of them are samples."""
+ALIKE = 3.5  # times the median
 PROMISING = 0.2  # of those that do not stand out
 ITERATIONS, PAYS = 10, 1.5  # of a round; it goes on while so many make the loss fall so much
 
@@ -37,6 +38,11 @@ def worth_keeping(costs: Float[Tensor, " m"]) -> Bool[Tensor, " m"]:
     promising = math.ceil(PROMISING * len(bulk))
     kept[bulk[costs[bulk].topk(promising).indices]] = True
     return kept
+
+
+def alike(costs: Float[Tensor, " m"]) -> bool:
+    """Whether hardly any candidate explains much more than the others do."""
+    return float(costs.quantile(0.95)) < ALIKE * float(costs.median())
 
 
 @dataclass(frozen=True, eq=False)

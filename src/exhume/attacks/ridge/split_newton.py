@@ -29,7 +29,7 @@ from exhume.attacks.ridge.growth import WORTH, Growth
 from exhume.attacks.ridge.levenberg import Levenberg, Pace
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.removal import Removal, watching
-from exhume.attacks.ridge.selection import Selection
+from exhume.attacks.ridge.selection import Selection, alike
 from exhume.attacks.ridge.signs import repair_signs, with_opposites
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.standing_out import standing_out
@@ -265,11 +265,13 @@ class _Search:
         return self.bench.dense and len(fit.candidates) >= SELECTED_FROM and self.method.rounds > 0
 
     def _nothing_stands_out(self, fit: Fit) -> bool:
-        """Whether much is left to explain, though no direction of it stands out: samples of like coefficients."""
+        """Whether much is left to explain, but no direction of it stands out, and no candidate either."""
         given = self.problem.start is not None  # candidates that were found elsewhere are no blends
         if given or not self._selectable(fit) or self.bench.blind or self.problem.drifts or self.bench.explained(fit):
             return False
-        return self.bench.score(fit) > MUCH_LEFT and not self.bench.structured(fit)
+        if self.bench.score(fit) <= MUCH_LEFT or self.bench.structured(fit):
+            return False
+        return alike(removal_costs(fit, self.bench.part(len(fit.candidates))))
 
     def _is_drift(self, fit: Fit) -> bool:
         """Whether all that is left, and what some candidates explain, is the drift of the features."""
