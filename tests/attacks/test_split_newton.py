@@ -310,41 +310,38 @@ def test_going_on_from_any_saved_state_gives_the_same_bits_and_the_same_passes(
         assert [line for line in again if line[0] > step.state.numbers["iteration"]] == rest
 
 
-def test_a_small_sample_with_the_wrong_sign_is_turned_though_others_make_up_for_it() -> None:
-    d, n, small = 100, 20, 3
+def with_a_small_sample(d: int, n: int, ratio: int, size: float) -> tuple[Problem, Tensor, Tensor]:
+    """A problem in which one sample has a small coefficient, the samples, and these with the sign of that one wrong."""
+    small = 3
     stream = torch.Generator().manual_seed(2)
     samples = to_norm(torch.randn(n, d, generator=stream), d**0.5)
     coefficients = torch.randn(1, n, generator=stream)
     coefficients += 0.3 * coefficients.sign()
-    coefficients[0, small] = 1 / 75
-    features = RidgeFeatures(hold(DrawnRows(1, 5 * d * n, d)), activation("relu"))
-    problem = small_problem("relu")
+    coefficients[0, small] = size
+    features = RidgeFeatures(hold(DrawnRows(1, ratio * d * n, d)), activation("relu"))
     loss = SpanLoss(features, coefficients @ features(samples))
-    start = samples.clone()
-    start[small] *= -1
-    planted = replace(problem, loss=loss, coarse=loss, norm=d**0.5, start=start, steering_loss=lambda *_: None)
-    steps, _ = run(planted, SPLIT_STEPS)
-    assert max(step.notes["candidates"] for step in steps) == n, "nothing is added for it"
+    wrong = samples.clone()
+    wrong[small] *= -1
+    problem = replace(small_problem("relu"), loss=loss, coarse=loss, norm=d**0.5, steering_loss=lambda *_: None)
+    return problem, samples, wrong
+
+
+def test_a_small_sample_with_the_wrong_sign_is_turned_though_others_make_up_for_it() -> None:
+    problem, samples, wrong = with_a_small_sample(d=100, n=20, ratio=5, size=1 / 75)
+    steps, _ = run(replace(problem, start=wrong), SPLIT_STEPS)
+    assert max(step.notes["candidates"] for step in steps) == 20, "nothing is added for it"
     assert max(signed_error(samples, step.candidates) for step in steps) > 0.05, "it had the wrong sign"
     assert signed_error(samples, steps[-1].candidates) < 1e-4
 
 
 def test_a_wrong_sign_that_the_search_left_is_turned_by_the_last_phase() -> None:
     """The search ends with a wrong sign that the others have made up for; what polishes goes on from there."""
-    d, n, small = 60, 10, 3
-    stream = torch.Generator().manual_seed(2)
-    samples = to_norm(torch.randn(n, d, generator=stream), d**0.5)
-    coefficients = torch.randn(1, n, generator=stream)
-    coefficients += 0.3 * coefficients.sign()
-    coefficients[0, small] = 0.15
-    features = RidgeFeatures(hold(DrawnRows(1, 3 * d * n, d)), activation("relu"))
-    loss = SpanLoss(features, coefficients @ features(samples))
-    start = samples.clone()
-    start[small] *= -1
-    *_, stuck = Levenberg(0, forcing=0.01, damping_floor=1e-8).refine(loss, loss.fit(start), d**0.5, 40)
+    problem, samples, wrong = with_a_small_sample(d=60, n=10, ratio=3, size=0.15)
+    loss = problem.loss
+    rule = Levenberg(0, forcing=0.01, damping_floor=1e-8)
+    *_, stuck = rule.refine(loss, loss.fit(wrong), problem.norm, iterations=40)
     assert signed_error(samples, stuck.candidates) > 0.15
-    told = {"samples": n, "steering_loss": lambda *_: None, "norm": d**0.5}
-    planted = replace(small_problem("relu"), loss=loss, coarse=loss, start=stuck.candidates, **told)
+    planted = replace(problem, start=stuck.candidates, samples=10)
     search = _Search(SPLIT_STEPS, planted, None)
     search.phase = POLISH
     *_, last = search.run()
