@@ -26,14 +26,15 @@ from torch import Tensor
 
 from exhume.attacks.problem import Problem, State, Step
 from exhume.attacks.ridge.growth import WORTH, Growth
-from exhume.attacks.ridge.levenberg import Levenberg, Pace
+from exhume.attacks.ridge.levenberg import Pace
+from exhume.attacks.ridge.polishing import SETTLED, Polishing
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.removal import Removal, watching
 from exhume.attacks.ridge.selection import Selection, alike
-from exhume.attacks.ridge.signs import repair_signs, with_opposites
+from exhume.attacks.ridge.signs import repair_signs
 from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.standing_out import standing_out
-from exhume.attacks.ridge.turning import Turning, signs_tell, telling
+from exhume.attacks.ridge.turning import Turning, signs_tell
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
 
@@ -45,9 +46,7 @@ SELECTED_FROM = 10  # candidates
 SELECTIONS = 5  # times as many rounds at most as may go by without success
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
-TURN_BELOW, TURNS = 1e-2, 8  # a loss above which other things are wrong; candidates that are tried in vain
-TURNED_ITERATIONS, PATIENT_ITERATIONS = 6, 12  # show whether a sign was wrong: near the floor, and far from it
-SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
+TURNED_ITERATIONS = 6  # show whether a sign was wrong, near the floor
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,7 @@ class _Search:
         self.bench = Workbench(method, problem)
         self.removal = Removal(self.bench, problem, method.converged)
         self.selection = Selection(self.bench)
+        self.polishing = Polishing(self.bench, problem, method.rows_a_number, method.exact)
         told = problem.samples
         self.cap = self.bench.capacity(method.capacity)
         if told is not None:  # more to spare find more; where d is large every one of them costs a lot
@@ -222,37 +222,12 @@ class _Search:
         return fit
 
     def _polish(self) -> Fits:
-        """Signs, then the published loss (no affine part) down to the floor.
+        """Signs and the published loss (`polishing.py`).
 
         Where only this explains the weights, what could not be spared before may be needless now: pruned once more.
         """
-        loss = self.bench.rows_for(len(self.candidates), self.method.rows_a_number)
-        candidates = repair_signs(loss, self.candidates)
-        if self.method.exact:
-            loss, candidates = loss.to(torch.float64), candidates.double()
-        start = loss.fit(candidates)
-        fit = yield from self._settle(loss, start)
-        fit = yield from self._turn_wrong(loss, fit)
-        paired = None
-        if self.problem.samples is None and not self.bench.explained(fit):
-            paired = with_opposites(loss, start, self.bench.floor)
-        if paired is not None:
-            trial = yield from watching(fit, self._settle(loss, loss.fit(paired)))
-            fit = trial if self.bench.explained(trial) else fit
-        late = paired is None and start.loss > SETTLED and not self.bench.explained(start) and self.bench.explained(fit)
-        # not where opposites were found: with its affine part, pruning would part x from −x again
+        fit, late = yield from self.polishing.run(self.candidates)
         self.phase = PRUNE_AGAIN if late and self.phase == POLISH else DONE
-        return fit
-
-    def _settle(self, loss: SpanLoss, fit: Fit, most: int = 100) -> Fits:
-        # momentum gathers speed over a few iterations
-        split = Levenberg(0, forcing=0.01, damping_floor=1e-8, stall=8, stall_factor=0.7)
-        dense = Levenberg(100, forcing=0.01, damping_floor=1e-12, stall=10, stall_factor=0.7)
-        rule, iterations, damping = (dense, 100, 1e-3) if self.bench.small else (split, 40, 0.1)
-        for refined in rule.refine(loss, fit, self.problem.norm, min(iterations, most), pace=Pace(damping)):
-            fit = refined
-            self.bench.iteration += 1
-            yield fit
         return fit
 
     # --- its parts
@@ -323,22 +298,6 @@ class _Search:
         if turned is not fit:
             growth.pace, growth.paying = Pace(), True
         return turned
-
-    def _turn_wrong(self, loss: SpanLoss, fit: Fit) -> Fits:
-        """In the end, where little is left: signs that may be wrong, one by one, for as long as turning one helps."""
-        if self.bench.dense or self.problem.drifted or not signs_tell(loss):
-            return fit  # with the free affine part no sign could be wrong; where features drift, the loss tells none
-
-        def refine(loss: SpanLoss, turned: Fit) -> Fits:
-            return self._settle(loss, turned, PATIENT_ITERATIONS)
-
-        turning = Turning(refine, most=telling(len(fit.candidates)), tries=TURNS)
-        while fit.loss < TURN_BELOW and not self.bench.explained(fit):
-            turned = yield from turning.run(loss, fit)
-            if turned is fit:
-                break
-            fit = yield from self._settle(loss, turned)
-        return fit
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:
         generator = self._generator(0 if fit is None else len(fit.candidates))
