@@ -1,0 +1,50 @@
+"""What was found, looked at as a whole: combinations of two samples are taken apart, what does not hold is given up.
+
+With the other duals known, a sample's place is known nearly exactly. There a true dual has zeros at nearly all units
+that are silent; a combination of the duals of two samples has them only where both are silent.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.silent.duals import annealed_duals
+from exhume.attacks.silent.evidence import SOUND_SILENCE, evidence
+from exhume.attacks.silent.joint import orthogonal_to_others, places
+from exhume.attacks.silent.placing import Placing
+from exhume.attacks.silent.span import Span
+
+GIVEN_UP = 0.9  # silence below which a dual that cannot be mended is none
+PASSES = 3
+
+
+def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
+    """Duals that are not silent where they should be are settled anew, from the place that the others leave them."""
+    for _ in range(PASSES):
+        points = places(span, duals)
+        silence = evidence(span, duals, points).silence
+        doubtful = (silence < SOUND_SILENCE).nonzero()[:, 0]
+        changed = False
+        for index in doubtful[silence[doubtful].argsort()].tolist():
+            fresh = _settled_anew(span, duals, index, points[index : index + 1])
+            if fresh is not None and fresh.silence > float(silence[index]) + 1e-3:
+                duals, changed = torch.cat([duals[:index], fresh.dual, duals[index + 1 :]]), True
+        if not changed:
+            break
+    silence = evidence(span, duals, places(span, duals)).silence
+    return duals[silence >= GIVEN_UP]
+
+
+class _Fresh:
+    def __init__(self, dual: Float[Tensor, "1 r"], silence: float) -> None:
+        self.dual, self.silence = dual, silence
+
+
+def _settled_anew(
+    span: Span, duals: Float[Tensor, "m r"], index: int, point: Float[Tensor, "1 r"]
+) -> _Fresh | None:
+    own, open_basis = orthogonal_to_others(duals)
+    basis = torch.cat([open_basis, own[index][:, None]], dim=1)
+    ended = annealed_duals(span, point, duals[index : index + 1], basis, Placing.inside(span, basis).ridge)
+    told = evidence(span, ended.duals, ended.points)
+    return _Fresh(ended.duals, float(told.silence)) if bool(told.certain) else None

@@ -1,0 +1,124 @@
+"""The search for all samples: many starts at once, beside what is found, until the rank is reached.
+
+A round: random places orthogonal to the duals found so far; a few turns of place → dual → place (`weighted_duals`,
+`Placing.place`), all starts in one batch; those that ended at the same dual once; each annealed to rounding; each
+asked for evidence. What passes is kept. A round without news, and a full set, look at what was found instead
+(`mending.py`): with the others known, a sample's place is known nearly exactly, so that a combination of two samples
+shows, and can be taken apart.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume import seeds
+from exhume.attacks.silent.duals import annealed_duals, weighted_duals
+from exhume.attacks.silent.evidence import evidence
+from exhume.attacks.silent.mending import mended
+from exhume.attacks.silent.placing import Placing, complement
+from exhume.attacks.silent.span import Span, batches
+
+STARTS = 64
+TURNS = 12
+SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
+ALIKE = 0.03  # the same for duals on their way
+IDLE_ROUNDS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Duals so far, and how many rounds in a row brought nothing."""
+
+    duals: Float[Tensor, "m r"]
+    round: int = 0
+    idle: int = 0
+    sound: bool = False
+    """Whether a full set has been looked at as a whole."""
+
+    @property
+    def over(self) -> bool:
+        return self.sound or self.idle >= IDLE_ROUNDS
+
+
+def nothing_found(span: Span) -> Found:
+    return Found(span.rows.new_zeros(0, span.r))
+
+
+def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]:
+    """Yields what is found after every round, until a full set holds together or many rounds brought nothing."""
+    found = begun or nothing_found(span)
+    while not found.over:
+        if len(found.duals) < span.r:
+            found = _round(span, found, seeds.generator(seeds.derive(seed, "silent") + found.round, "silent"))
+        else:
+            found = _checked(span, found)
+        yield found
+
+
+def _round(span: Span, found: Found, stream: torch.Generator) -> Found:
+    placing = Placing.inside(span, complement(found.duals))
+    free = span.r - len(found.duals)
+    many = min(STARTS, 8 * free)
+    points = torch.randn(many, span.r, generator=stream, dtype=torch.float32).to(span.rows)
+    points = (points * span.noise.sqrt()) @ placing.basis @ placing.basis.T  # where data vary most there is least noise
+    duals, points = _followed(placing.to(torch.float32), span.facing(points).float())
+    duals, points = duals.to(span.rows), points.to(span.rows)
+    chosen = _different(duals, _peaked(span.columns(duals)))
+    kept = _joined(found.duals, _settled(span, placing, duals[chosen], points[chosen]))
+    if len(kept) > len(found.duals):
+        return Found(kept, found.round + 1)
+    return Found(mended(span, found.duals), found.round + 1, found.idle + 1)
+
+
+def _checked(span: Span, found: Found) -> Found:
+    """A full set, looked at as a whole: what does not hold is given up, and the search goes on."""
+    kept = mended(span, found.duals)
+    whole = len(kept) == span.r
+    return Found(kept, found.round + 1, found.idle if whole else found.idle + 1, whole)
+
+
+def _followed(placing: Placing, points: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
+    duals = torch.zeros_like(points)
+    for part in batches(placing.span, len(points)):
+        here = points[part]
+        for _ in range(TURNS):
+            duals[part] = weighted_duals(placing.span, here)
+            here = placing.place(duals[part])
+        points[part] = here
+    return duals, points
+
+
+def _peaked(columns: Float[Tensor, "m u"]) -> Float[Tensor, " m"]:
+    """Mean square over squared mean size: large where many entries are zero."""
+    return columns.square().mean(dim=1) / columns.abs().mean(dim=1).square()
+
+
+def _different(duals: Float[Tensor, "m r"], merit: Float[Tensor, " m"]) -> list[int]:
+    """One of each group of duals that are nearly parallel, the best first."""
+    chosen: list[int] = []
+    for index in merit.argsort(descending=True).tolist():
+        if not chosen or float((duals[chosen] @ duals[index]).abs().max()) < 1 - ALIKE:
+            chosen.append(index)
+    return chosen
+
+
+def _settled(
+    span: Span, placing: Placing, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]
+) -> Float[Tensor, "few r"]:
+    """Those of them that become certain."""
+    kept = [duals[:0]]
+    for part in batches(span, len(duals)):
+        ended = annealed_duals(span, points[part], duals[part], placing.basis, placing.ridge)
+        kept.append(ended.duals[evidence(span, ended.duals, ended.points).certain])
+    return torch.cat(kept)
+
+
+def _joined(duals: Float[Tensor, "m r"], fresh: Float[Tensor, "few r"]) -> Float[Tensor, "more r"]:
+    """Both, without copies, and no more than there are dimensions."""
+    for dual in fresh:
+        if len(duals) < duals.shape[1] and not (len(duals) and float((duals @ dual).abs().max()) > 1 - SAME):
+            duals = torch.cat([duals, dual[None]])
+    return duals

@@ -1,0 +1,111 @@
+"""The layer's change in the coordinates of its span, where the attack works.
+
+L = U S Vᵀ on the units that the attack may use. Whitened, Y = √h U (h × r), so that
+
+    Y = C Z,        x̃_i = V S z_i / √h,        Q = Z⁻¹, whose columns q_i are the duals: Y q_i is column i of C.
+
+A unit's preactivation on the input with coordinates z is its row of W̃ V S / √h times z.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhume.attacks.silent.spectrum import Spectrum
+from exhume.layer_states import LayerStates
+
+BATCH_NUMBERS = 2**27  # in one batch of Gram matrices and weighted rows: 1 GiB in float64
+ALIVE = 3.0  # times the noise of a row: a unit that changed less has not fired
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """`units` are the rows of the layer that Y has; `ends` map coordinates to preactivations, the published ones last.
+
+    `unscale` (r × c) takes coordinates to x̃. `noise` is √h σ / S for each coordinate: an entry of Y q is off by
+    |noise ∘ q|. `leak` is the share of a column of C that a silent unit may keep."""
+
+    rows: Float[Tensor, "u r"]
+    ends: tuple[Float[Tensor, "u r"], ...]
+    unscale: Float[Tensor, "r c"]
+    noise: Float[Tensor, " r"]
+    units: Tensor
+    bias: bool
+    leak: float = 0.0
+
+    @property
+    def r(self) -> int:
+        return self.rows.shape[1]
+
+    @property
+    def h(self) -> int:
+        return len(self.rows)
+
+    @property
+    def mean_end(self) -> Float[Tensor, "u r"]:
+        return torch.stack(self.ends).mean(dim=0)
+
+    def to(self, dtype: torch.dtype) -> "Span":
+        ends = tuple(end.to(dtype) for end in self.ends)
+        rest = {"unscale": self.unscale.to(dtype), "noise": self.noise.to(dtype)}
+        return replace(self, rows=self.rows.to(dtype), ends=ends, **rest)
+
+    def columns(self, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m u"]:
+        """Y q, a column of C for each true dual."""
+        return duals @ self.rows.T
+
+    def tolerance(self, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m 1"]:
+        """How far from zero rounding brings an entry of Y q that is zero; q has norm 1, and the entries mean square 1."""
+        return (duals * self.noise).norm(dim=1, keepdim=True).clamp_min(self.leak)
+
+    def depth(self, points: Float[Tensor, "m r"]) -> Float[Tensor, "m u"]:
+        """How far below zero the units are at all known ends, over the median size of a preactivation: > 0 is silent."""
+        highest = (points @ self.ends[0].T).neg_()
+        size = highest.abs()
+        for end in self.ends[1:]:
+            values = (points @ end.T).neg_()
+            size = values.abs()
+            highest = torch.minimum(highest, values)
+        return highest / size.median(dim=1, keepdim=True).values.clamp_min(torch.finfo(points.dtype).tiny)
+
+    def facing(self, points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+        """Rows of norm 1. With a bias the last coordinate of x̃ is 1, which tells the sign."""
+        if self.bias:
+            points = points * torch.sign(points @ self.unscale[:, -1])[:, None]
+        return points / points.norm(dim=1, keepdim=True).clamp_min(torch.finfo(points.dtype).tiny)
+
+    def inputs(self, points: Float[Tensor, "m r"]) -> Float[Tensor, "m d"]:
+        """The inputs themselves; without a bias only their directions, at norm 1."""
+        extended = points @ self.unscale
+        if self.bias:
+            return extended[:, :-1] / extended[:, -1:]
+        return extended / extended.norm(dim=1, keepdim=True)
+
+
+def open_span(states: LayerStates, shown: Spectrum, used: Bool[Tensor, " h"]) -> tuple[Span, Span]:
+    """The span on the units that the attack may use, and on the others, which are kept for the verdict.
+
+    Units that did not change say nothing of anybody and are left out of both.
+    """
+    change = states.target.double()
+    if states.start is not None and shown.scale != 1:
+        change = states.ends[-1].double() - shown.scale * states.start.double()
+    alive = change.norm(dim=1) > ALIVE * shown.noise * change.shape[1] ** 0.5
+    size = shown.values[: shown.rank] / int(used.sum()) ** 0.5
+    unscale = size[:, None] * shown.directions.T
+
+    def part(chosen: Bool[Tensor, " h"]) -> Span:
+        units = (chosen & alive).nonzero()[:, 0]
+        ends = tuple(end[units].double() @ unscale.T for end in states.ends)
+        rows = change[units] @ shown.directions / size
+        return Span(rows, ends, unscale, shown.noise / size, units, states.bias, states.leak)
+
+    return part(used), part(~used)
+
+
+def batches(span: Span, many: int) -> list[slice]:
+    """As many places at a time as memory is meant for."""
+    size = max(1, BATCH_NUMBERS // (span.r * (span.h + span.r)))
+    return [slice(first, min(first + size, many)) for first in range(0, many, size)]
