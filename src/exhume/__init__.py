@@ -2,6 +2,7 @@
 
     observation = exhume.observe(model, initial=state_before_training, head="fc")   # any nn.Module, or
     observation = exhume.observe_features(V, theta, "relu")                         # weights over features, or
+    observation = exhume.observe_layer(exhume.changed(before, after, bias=True))    # one dense layer, or
     observation = exhume.load_observation("runs/a")                                 # a run folder
     found = exhume.reconstruct(observation)
     score = exhume.evaluate(found, X_true)
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from exhume.api import evaluate, load_observation, observe_features, rank, reconstruct
+    from exhume.api import evaluate, load_observation, observe_features, observe_layer, rank, reconstruct
     from exhume.attacks.probes.ranking import Ranking
     from exhume.auditing.audit import Audit
     from exhume.auditing.of_model import audit, audit_features, observe
+    from exhume.layer_states import LayerStates, averaged, changed
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
     from exhume.reconstruction import Outcome, Reconstruction
@@ -29,16 +31,20 @@ if TYPE_CHECKING:
 _HOMES = {
     "audit": "exhume.auditing.of_model",
     "audit_features": "exhume.auditing.of_model",
+    "averaged": "exhume.layer_states",
+    "changed": "exhume.layer_states",
     "evaluate": "exhume.api",
     "load_observation": "exhume.api",
     "observe": "exhume.auditing.of_model",
     "observe_features": "exhume.api",
+    "observe_layer": "exhume.api",
     "rank": "exhume.api",
     "reconstruct": "exhume.api",
     "Audit": "exhume.auditing.audit",
     "Evaluation": "exhume.metrics.errors",
     "Gauge": "exhume.theory",
     "Knowledge": "exhume.observation",
+    "LayerStates": "exhume.layer_states",
     "Observation": "exhume.observation",
     "Outcome": "exhume.reconstruction",
     "Ranking": "exhume.attacks.probes.ranking",
@@ -52,6 +58,7 @@ __all__ = [
     "Evaluation",
     "Gauge",
     "Knowledge",
+    "LayerStates",
     "Observation",
     "Outcome",
     "Ranking",
@@ -60,11 +67,14 @@ __all__ = [
     "__version__",
     "audit",
     "audit_features",
+    "averaged",
+    "changed",
     "evaluate",
     "gauge",
     "load_observation",
     "observe",
     "observe_features",
+    "observe_layer",
     "rank",
     "reconstruct",
 ]

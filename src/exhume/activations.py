@@ -50,6 +50,13 @@ class Activation:
     """φ(t z) = t φ(z) for t > 0: the norms of the samples cannot be told from the weights."""
 
     @property
+    def leak(self) -> float:
+        """The share of a gradient that passes below zero, at the size that preactivations usually have: 0 for ReLU."""
+        at = torch.tensor([-0.5, 0.5], dtype=torch.float64)
+        below, above = self.derivative(at).abs().tolist()
+        return below / above if above > 0 else 1.0
+
+    @property
     def kinked(self) -> bool:
         """Whether φ has no derivative at 0."""
         left, right = self.derivative(torch.tensor([-1e-9, 1e-9], dtype=torch.float64)).tolist()

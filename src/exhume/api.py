@@ -20,6 +20,7 @@ from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
+from exhume.layer_states import LayerStates
 from exhume.metrics.errors import Evaluation
 from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Knowledge, Observation
@@ -52,6 +53,18 @@ def observe_features(
     return Observation(features, torch.atleast_2d(weights), knowledge or Knowledge())
 
 
+def observe_layer(states: LayerStates, knowledge: Knowledge | None = None) -> Observation:
+    """What an attacker sees who has one dense layer at two moments, or an average of its gradients, and nothing else.
+
+    `exhume.changed` and `exhume.averaged` make the states. Only the silent-units attack reads such an observation.
+    """
+    published = states.ends[-1]
+    rows, bias = (published[:, :-1], published[:, -1]) if states.bias else (published, None)
+    features = RidgeFeatures(HeldRows(rows.contiguous().float()), named_activation("relu"), bias, trained=True)
+    told = knowledge or Knowledge(initial="distribution")
+    return Observation(features, torch.zeros(1, states.h), told, layers=(states,))
+
+
 def reconstruct(
     observation: Observation,
     *,
@@ -63,6 +76,8 @@ def reconstruct(
     watch: Callable[[Progress], None] | None = None,
 ) -> Reconstruction:
     """Recovers the training inputs from the weights. Their number is found unless `samples` tells it."""
+    if method == "auto" and observation.layers:
+        method = "silent-units"
     if method in RIDGE_METHODS:
         observation = seen_as_ridge(observation)
     network, known = isinstance(observation.features, ModuleFeatures), known_subspace(observation)

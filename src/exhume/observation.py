@@ -25,6 +25,7 @@ from exhume.features.rows import CHUNK_ROWS, DrawnRows, HeldRows, MappedRows, Ro
 from exhume.features.selected_rows import SelectedRows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
+from exhume.layer_states import LayerStates
 from exhume.start_rule import StartRule
 
 KIND = "observation"
@@ -82,6 +83,9 @@ class Observation:
     """Columns that span a subspace which the data are known to lie in."""
     known: Known | None = None
     """Training samples that an informed adversary has; they come from a file of their own."""
+    layers: tuple[LayerStates, ...] = ()
+    """Dense layers at several moments of their training, those that read the inputs first. They are not written to the
+    file of an observation: a network is observed again from its source."""
 
     def __post_init__(self) -> None:
         if self.weights.shape[1] != self.features.p:

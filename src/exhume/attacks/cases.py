@@ -14,6 +14,7 @@ from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.problem import PriorCase
 from exhume.attacks.problem import Method
 from exhume.attacks.ridge.case import RidgeCase
+from exhume.attacks.silent.attack import SilentCase, SilentUnits
 from exhume.attacks.staged import StagedCase
 from exhume.attacks.subspace.attack import SubspaceAttack, open_subspace
 from exhume.attacks.tangent.case import TangentCase
@@ -22,7 +23,7 @@ from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
 
-Case = RidgeCase | ModuleCase | StagedCase | TangentCase | InformedCase | PriorCase
+Case = RidgeCase | ModuleCase | StagedCase | TangentCase | InformedCase | PriorCase | SilentCase
 
 
 SHARED_METHODS = ("split-newton", "heavy-ball")  # all their sums over rows are sums over ranks
@@ -40,12 +41,15 @@ def require_kind(method: Method, network: bool) -> None:
 def open_case(observation: Observation, method: Method, seed: int, held_out: float, means: Means) -> Case:
     """The case of an observation; a method for the other kind of features is refused."""
     network = isinstance(observation.features, ModuleFeatures)
-    require_kind(method, network)
+    if not isinstance(method, SilentUnits):  # which reads a layer, whatever the features before the head are
+        require_kind(method, network)
     if means.ranks.size > 1 and method.name not in SHARED_METHODS:
         raise UsageError(
             f"expected one process for {method.name}, found {means.ranks.size} ranks; start it without torchrun, or "
             f"take {' or '.join(SHARED_METHODS)}, whose rows can be shared"
         )
+    if isinstance(method, SilentUnits):
+        return SilentCase.open(observation, seed, held_out, means)
     if isinstance(method, ModuleTangentAttack):
         return ModuleCase.open(seen_by_gradients(observation), seed, held_out, means)
     if network:

@@ -6,6 +6,7 @@ from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.tangent import ModuleTangentAttack
 from exhume.attacks.problem import Method
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.silent.attack import SilentUnits
 from exhume.attacks.subspace.attack import Source, SubspaceAttack
 from exhume.attacks.tangent.newton import KktAttack, NtkAttack, TangentAttack
 from exhume.errors import UsageError
@@ -14,7 +15,7 @@ from exhume.observation import Observation
 GRADIENTS = {"halfway": 0.5, "trained": 0.0, "initial": 1.0}
 """How far back from the trained weights to the initial ones."""
 RULES = ("free", "margin")
-METHODS = ("auto", "split-newton", "heavy-ball", "module-newton", "subspace", "ntk", "kkt", "informed")
+METHODS = ("auto", "split-newton", "heavy-ball", "module-newton", "subspace", "ntk", "kkt", "informed", "silent-units")
 
 
 def choose_method(
@@ -41,6 +42,10 @@ def choose_method(
     for option, value, owner in (("--gradients-at", gradients_at, "ntk"), ("--rule", rule, "kkt")):
         if value is not None and name != owner:
             raise UsageError(f"expected {option} with --method {owner}, found {name}; leave it out")
+    if name == "silent-units":
+        if step_size is not None or inactive_slope != 0 or exact or subspace is not None:
+            raise UsageError("expected no --step, --inactive-slope, --exact or --subspace with silent-units, found one")
+        return SilentUnits() if iterations is None else SilentUnits(iterations)
     if name in ("ntk", "kkt", "informed"):
         if step_size is not None or inactive_slope != 0 or exact:
             raise UsageError(f"expected no --step, --inactive-slope or --exact with {name}, found one")

@@ -101,6 +101,16 @@ FAMILY = (
         "Haim et al. 2022, Buzaglo et al. 2023",
     ),
     Composition(
+        "silent-units",
+        "what the units of a dense layer fire on",
+        "the change of that layer",
+        "zero wherever a unit is silent",
+        "x = U z, U the span of the layer's change",
+        "reweighted least squares, many starts, annealing",
+        "one dense ReLU layer, before and after training",
+        "here",
+    ),
+    Composition(
         "informed",
         "φ(Vx + b), the last layer's",
         "what the known samples leave of the weights",

@@ -8,6 +8,8 @@ from exhume.attacks.modules.room import NetworkSizes
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import Ranks
 from exhume.attacks.ridge.room import Sizes, least_bytes
+from exhume.attacks.silent.attack import SilentUnits
+from exhume.attacks.silent.layers import silent_bytes
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
@@ -20,7 +22,9 @@ def require_room(
     if memory_bytes is None:
         return
     features = observation.features
-    if isinstance(features, ModuleFeatures):
+    if isinstance(method, SilentUnits):
+        least = silent_bytes(observation)
+    elif isinstance(features, ModuleFeatures):
         least = NetworkSizes.of(observation, dtype).least_bytes
     else:
         least = least_bytes(Sizes.of(observation, features.p, method.few_rows, dtype, False, ranks))

@@ -18,6 +18,7 @@ from exhume.features.ridge_form import as_ridge, halfway_ridge, shared_groups
 from exhume.networks.head import find_head, name_of
 from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
 from exhume.observation import Initial, Knowledge, Observation
+from exhume.observing.dense_layers import dense_layers
 
 Start = Mapping[str, Tensor] | Literal["zero"] | None
 """The state dict before training, "zero" for a head that started at zero, None where nobody knows."""
@@ -47,6 +48,9 @@ def target_of_module(
     end, start = _both_ends(trained, name, input_shape, initial)
     drift = None if start is None else _drift(end.plain, start.plain)
     observation = _observation(end, start, bool(drift and drift > MOVED), _initial(initial), norm, image_shape)
+    if isinstance(initial, Mapping):
+        layers = dense_layers(trained, _at_start(trained, initial), input_shape)
+        observation = replace(observation, layers=layers)
     ridge = end.ridge is not None
     return Target(
         observation=observation,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from exhume.attacks.choice import METHODS
+from exhume.attacks.silent.layers import layers_of
 from exhume.auditing.target import Target
 from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Observation
@@ -15,6 +16,7 @@ _NEEDS = {
     "ntk": "It needs all layers of a two-layer network without bias, before and after training.",
     "kkt": "It needs a two-layer classifier that was trained far beyond fitting; run it with 'exhume attack'.",
     "informed": "It is for an attacker who has all training samples but a few.",
+    "silent-units": "It needs a dense ReLU layer that reads the inputs, before and after training (--initial).",
 }
 _LINEAR = (
     "These features are linear: each output's weights are one combination of the samples, in which single ones cannot "
@@ -53,6 +55,9 @@ def make_plan(target: Target, samples: int | None, seed: int) -> Plan:
         return Plan((), tuple(PassedOver(name, _LINEAR) for name in METHODS if name != "auto"))
     else:
         offers = _for_ridge(observation, samples, seed)
+    if layers_of(observation):
+        why = "A dense ReLU layer reads the inputs, and its start is known: its silent units tell single samples apart."
+        offers = (Offer("silent-units", why, seed), *offers)
     return Plan(offers, _others(offers))
 
 

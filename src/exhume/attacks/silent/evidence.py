@@ -7,7 +7,8 @@ Three things are asked of a dual before it is called certain:
 * *silence*: the units that are silent at its place are those with zeros, and the units that fire there are not;
 * *alone*: the units with zeros are blind to this one direction only. Two samples that resemble each other share most of
   their silent units, and a combination of their duals is zero on all those, and on one more unit that fixes the ratio:
-  it passes the first two. But then another direction is seen by that unit alone.
+  it passes the first two. But then another direction is seen by that unit alone. Both directions together hold the
+  duals of the two samples, which have the most zeros in their plane (`taken_apart`).
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ LEAST_EXCESS = 4.0
 LEAST_SILENCE = 0.8
 SOUND_SILENCE = 0.95  # of true duals nearly all have this much; combinations of two samples do not (docs/silent-units.md)
 ALONE = 30.0  # how much more than rounding the next direction is seen
-WITNESSES = 8.0  # units that see it, as a participation ratio
+WITNESSES = 10  # units that have to see it
+FAINT = 40.0  # energy of a direction that a few single rows could make up: an entry has mean square 1
+STARTS, TURNS = 24, 15
+DIFFERENT = 1e-6  # 1 - |cosine| of two directions of a plane
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,18 @@ class Evidence:
     silence: Float[Tensor, " m"]
     firing: Float[Tensor, " m"]
     certain: Bool[Tensor, " m"]
+    mixed: dict[int, Float[Tensor, " r"]]
+    """Duals that only lack being alone, with the other direction that hardly any unit with a zero sees."""
+
+
+def zeros_of(span: Span, duals: Float[Tensor, "m r"]) -> Bool[Tensor, "m u"]:
+    """Which entries of the columns are zero to rounding."""
+    return span.columns(duals).abs_() <= ZERO * span.tolerance(duals)
+
+
+def silence_of(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, " m"]:
+    """The share of zeros among the units that are clearly silent at the places."""
+    return _share(zeros_of(span, duals), span.depth(points) > CLEARLY)
 
 
 def evidence(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Evidence:
@@ -47,25 +63,63 @@ def evidence(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r
     silence, firing = _share(zeros, depth > CLEARLY), _share(zeros, depth < -CLEARLY)
     excess = zeros.sum(dim=1) - (span.r - 1) - chance
     certain = (excess > LEAST_EXCESS + 4 * chance.sqrt()) & (silence > LEAST_SILENCE) & (silence > 3 * firing)
+    mixed = {}
     for index in certain.nonzero()[:, 0].tolist():
-        certain[index] = _alone(span.rows[zeros[index]], float(rounding[index]))
-    return Evidence(zeros, excess, chance, silence, firing, certain)
+        other = _also_unseen(span.rows[zeros[index]], float(rounding[index]))
+        if other is not None:
+            mixed[index], certain[index] = other, False
+    return Evidence(zeros, excess, chance, silence, firing, certain, mixed)
 
 
 def _share(zeros: Bool[Tensor, "m u"], among: Bool[Tensor, "m u"]) -> Float[Tensor, " m"]:
     return (zeros & among).sum(dim=1) / among.sum(dim=1).clamp_min(1)
 
 
-def _alone(rows: Float[Tensor, "k r"], rounding: float) -> bool:
-    """Whether rows that are zero in one direction see every other one, and by many of them.
+def _also_unseen(rows: Float[Tensor, "k r"], rounding: float) -> Float[Tensor, " r"] | None:
+    """Another direction that hardly any of the rows sees that are zero in one; None where there is no such.
 
-    From the Gram matrix: its eigenvectors, and how many rows see each of the two least seen of the others.
+    The faintest other directions, each made as sparse as it gets by reweighting: a combination of two samples leaves
+    one that only the rows see which fixed it.
     """
     energies, vectors = torch.linalg.eigh(rows.T @ rows)
-    noise = max(float(energies[0].clamp_min(0)), rounding**2 * len(rows))
     if len(energies) < 2:
-        return True
+        return None
+    noise = max(float(energies[0].clamp_min(0)), rounding**2 * len(rows))
     if float(energies[1]) < ALONE**2 * noise:
-        return False
-    seen = (rows @ vectors[:, 1:3]).square()
-    return bool((seen.sum(dim=0).square() / seen.square().sum(dim=0) > WITNESSES).all())
+        return vectors[:, 1]
+    faint = (energies[1:] < FAINT).nonzero()[:STARTS, 0] + 1
+    if not len(faint):
+        return None
+    others = vectors[:, 1:]
+    seen, directions = (rows @ others).float(), (vectors[:, faint].T @ others).float()
+    for _ in range(TURNS):
+        entries = (directions @ seen.T).abs()
+        weights = (entries.square() + (0.1 * entries.mean(dim=1, keepdim=True)).square()).pow(-0.75)
+        gram = torch.matmul(seen.T * weights[:, None, :], seen)
+        directions = torch.linalg.solve(gram, directions)
+        directions = directions / directions.norm(dim=1, keepdim=True)
+    entries = (directions @ seen.T).abs()
+    witnesses = (entries > 0.1 * entries.square().mean(dim=1, keepdim=True).sqrt()).sum(dim=1)
+    sparsest = int(witnesses.argmin())
+    return None if int(witnesses[sparsest]) >= WITNESSES else others @ directions[sparsest].to(rows)
+
+
+def taken_apart(
+    span: Span, dual: Float[Tensor, " r"], other: Float[Tensor, " r"]
+) -> Float[Tensor, "few r"]:
+    """The directions with the most zeros in the plane of two: each unit is zero in one direction of the plane."""
+    first, second = span.columns(torch.stack([dual, other]))
+    angles = torch.atan2(first, -second)  # first cos a + second sin a = 0
+    loud = (first.square() + second.square()).sqrt() > 0.05
+    angles = angles[loud]
+    directions = torch.stack([torch.cos(angles), torch.sin(angles)], dim=1)
+    plane = directions @ torch.stack([dual, other])
+    plane = plane / plane.norm(dim=1, keepdim=True)
+    zeros = zeros_of(span, plane).sum(dim=1)
+    chosen: list[int] = []
+    for index in zeros.argsort(descending=True).tolist():
+        if len(chosen) == 2:
+            break
+        if not chosen or float((plane[chosen] @ plane[index]).abs().max()) < 1 - DIFFERENT:
+            chosen.append(index)
+    return plane[chosen]

@@ -5,28 +5,17 @@ duals, which leaves it r − m + 1 numbers: they are fitted to the pattern of it
 complete set needs no dual of its own: it is what is orthogonal to all others.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals, unit_rows
-from exhume.attacks.silent.evidence import ZERO
+from exhume.attacks.silent.evidence import zeros_of
 from exhume.attacks.silent.placing import LOGISTIC_RIDGE, Placing, complement, logistic_step
 from exhume.attacks.silent.span import Span, batches
 
 POLISHES = 2
 NEWTON_STEPS = 12
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """Duals and places of all samples found. `free`: how many numbers of a place were fitted and not solved for."""
-
-    duals: Float[Tensor, "m r"]
-    points: Float[Tensor, "m r"]
-    free: int
 
 
 def completed(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "more r"]:
@@ -39,15 +28,19 @@ def completed(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "more r"
     return torch.cat([duals, last.duals])
 
 
-def polished(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
-    """Each dual from all its zeros by least squares, each place from all other duals, in turns."""
-    duals, free = duals.clone(), span.r - len(duals)
+def polished(
+    span: Span, duals: Float[Tensor, "m r"]
+) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
+    """Duals and places: each dual from all its zeros by least squares, each place from all other duals, in turns."""
     points = places(span, duals)
     for _ in range(POLISHES):
-        for part in batches(span, len(duals)):
-            duals[part] = _from_zeros(span, duals[part], points[part])
+        duals = refitted(span, duals, points)
         points = places(span, duals)
-    return Samples(duals, points, free)
+    return duals, points
+
+
+def refitted(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+    return torch.cat([_from_zeros(span, duals[part], points[part]) for part in batches(span, len(duals))])
 
 
 def places(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
@@ -57,7 +50,7 @@ def places(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
     own, open_basis = orthogonal_to_others(duals)
     if len(duals) == span.r:
         return span.facing(own)
-    zeros = (span.columns(duals).abs() <= ZERO * span.tolerance(duals)).to(span.rows)
+    zeros = zeros_of(span, duals).to(span.rows)
     fitted = [_fitted(span, zeros[i : i + 1], torch.cat([open_basis, own[i][:, None]], dim=1)) for i in range(len(own))]
     return span.facing(torch.cat(fitted))
 
@@ -83,7 +76,7 @@ def _fitted(span: Span, zeros: Float[Tensor, "1 u"], basis: Float[Tensor, "r f"]
 
 def _from_zeros(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
     """The direction that the rows with zeros see least; a dual with too few zeros to tell stays as it is."""
-    zeros = (span.columns(duals).abs() <= ZERO * span.tolerance(duals)).to(span.rows)
+    zeros = zeros_of(span, duals).to(span.rows)
     gram = torch.matmul(span.rows.T * zeros[:, None, :], span.rows)
     small = 1e-14 * gram.diagonal(dim1=1, dim2=2).mean(dim=1) + torch.finfo(gram.dtype).tiny
     gram.diagonal(dim1=1, dim2=2).add_(small[:, None])

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals
-from exhume.attacks.silent.evidence import SOUND_SILENCE, evidence
+from exhume.attacks.silent.evidence import SOUND_SILENCE, evidence, silence_of
 from exhume.attacks.silent.joint import orthogonal_to_others, places
 from exhume.attacks.silent.placing import Placing
 from exhume.attacks.silent.span import Span
@@ -22,7 +22,7 @@ def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
     """Duals that are not silent where they should be are settled anew, from the place that the others leave them."""
     for _ in range(PASSES):
         points = places(span, duals)
-        silence = evidence(span, duals, points).silence
+        silence = silence_of(span, duals, points)
         doubtful = (silence < SOUND_SILENCE).nonzero()[:, 0]
         changed = False
         for index in doubtful[silence[doubtful].argsort()].tolist():
@@ -31,8 +31,7 @@ def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
                 duals, changed = torch.cat([duals[:index], fresh.dual, duals[index + 1 :]]), True
         if not changed:
             break
-    silence = evidence(span, duals, places(span, duals)).silence
-    return duals[silence >= GIVEN_UP]
+    return duals[silence_of(span, duals, places(span, duals)) >= GIVEN_UP]
 
 
 class _Fresh:

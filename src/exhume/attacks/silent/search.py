@@ -16,16 +16,18 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.attacks.silent.duals import annealed_duals, weighted_duals
-from exhume.attacks.silent.evidence import evidence
+from exhume.attacks.silent.evidence import evidence, taken_apart
 from exhume.attacks.silent.mending import mended
 from exhume.attacks.silent.placing import Placing, complement
 from exhume.attacks.silent.span import Span, batches
 
 STARTS = 64
-TURNS = 12
+LEAST_TURNS, TURNS_PER_SAMPLE = 12, 0.16  # starts converge in more turns where there are more samples
 SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
 ALIKE = 0.03  # the same for duals on their way
+LAST_TURNS = 4  # with reweighting, which is dear and sharpens what has taken shape
 IDLE_ROUNDS = 8
+NEARLY_FULL = 0.9  # of the rank, from which on places are exact enough to doubt a dual by them
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,8 @@ def _round(span: Span, found: Found, stream: torch.Generator) -> Found:
     kept = _joined(found.duals, _settled(span, placing, duals[chosen], points[chosen]))
     if len(kept) > len(found.duals):
         return Found(kept, found.round + 1)
-    return Found(mended(span, found.duals), found.round + 1, found.idle + 1)
+    kept = mended(span, found.duals) if len(found.duals) >= NEARLY_FULL * span.r else found.duals
+    return Found(kept, found.round + 1, found.idle + 1)
 
 
 def _checked(span: Span, found: Found) -> Found:
@@ -82,10 +85,11 @@ def _checked(span: Span, found: Found) -> Found:
 
 def _followed(placing: Placing, points: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
     duals = torch.zeros_like(points)
+    turns = max(LEAST_TURNS, round(TURNS_PER_SAMPLE * placing.span.r))
     for part in batches(placing.span, len(points)):
         here = points[part]
-        for _ in range(TURNS):
-            duals[part] = weighted_duals(placing.span, here)
+        for turn in range(turns):
+            duals[part] = weighted_duals(placing.span, here, rounds=1 if turn < turns - LAST_TURNS else 3)
             here = placing.place(duals[part])
         points[part] = here
     return duals, points
@@ -112,7 +116,11 @@ def _settled(
     kept = [duals[:0]]
     for part in batches(span, len(duals)):
         ended = annealed_duals(span, points[part], duals[part], placing.basis, placing.ridge)
-        kept.append(ended.duals[evidence(span, ended.duals, ended.points).certain])
+        told = evidence(span, ended.duals, ended.points)
+        kept.append(ended.duals[told.certain])
+        for index, other in told.mixed.items():
+            pair = taken_apart(span, ended.duals[index], other)
+            kept.append(pair[evidence(span, pair, placing.place(pair)).certain])
     return torch.cat(kept)
 
 

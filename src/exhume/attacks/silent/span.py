@@ -52,6 +52,16 @@ class Span:
         rest = {"unscale": self.unscale.to(dtype), "noise": self.noise.to(dtype)}
         return replace(self, rows=self.rows.to(dtype), ends=ends, **rest)
 
+    def on(self, device: torch.device) -> "Span":
+        ends = tuple(end.to(device) for end in self.ends)
+        rest = {"unscale": self.unscale.to(device), "noise": self.noise.to(device), "units": self.units.to(device)}
+        return replace(self, rows=self.rows.to(device), ends=ends, **rest)
+
+    def without(self, units: Bool[Tensor, " u"]) -> "Span":
+        """The same span, on fewer units."""
+        ends = tuple(end[~units] for end in self.ends)
+        return replace(self, rows=self.rows[~units], ends=ends, units=self.units[~units])
+
     def columns(self, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m u"]:
         """Y q, a column of C for each true dual."""
         return duals @ self.rows.T

@@ -1,0 +1,186 @@
+"""The silent-units attack: training samples, exact, from two states of one dense layer.
+
+Method and case, for the loop that all attacks share. Candidates of this attack are duals; `lift` turns them into inputs.
+What was found is judged by units that were held out from the beginning (`certificate.py`). Where the change has full
+rank there are no duals to find, and only units that fired on one sample alone speak (`lone_units.py`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume import seeds
+from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.problem import State, Step
+from exhume.attacks.silent.certificate import Witnessed, witnessed
+from exhume.attacks.silent.joint import completed
+from exhume.attacks.silent.layers import require_layers
+from exhume.attacks.silent.lone_units import Lone, lone_samples
+from exhume.attacks.silent.samples import Samples, samples_of
+from exhume.attacks.silent.search import Found, nothing_found, search
+from exhume.attacks.silent.span import Span, open_span
+from exhume.attacks.silent.spectrum import Spectrum, spectrum
+from exhume.errors import ExhumeError, UsageError
+from exhume.layer_states import LayerStates
+from exhume.observation import Observation
+from exhume.reconstruction import Certificate, Outcome
+
+HELD_OUT = 0.1
+LONE_CONFIDENCE = 0.99  # two units with parallel rows; chance would need two random directions to agree to rounding
+
+
+@dataclass
+class Rounds:
+    """The loop counts passes; here they are rounds of the search."""
+
+    passes: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class SilentProblem:
+    span: Span | None
+    lone: Lone | None
+    seed: int
+    loss: Rounds = field(default_factory=Rounds)
+
+
+@dataclass(frozen=True)
+class SilentUnits:
+    """`iterations` are rounds of the search at most."""
+
+    iterations: int = 400
+
+    name: ClassVar[str] = "silent-units"
+    for_networks: ClassVar[bool] = False
+    few_rows: ClassVar[bool] = False
+    needs_samples: ClassVar[bool] = False
+
+    def steps(self, problem: SilentProblem, resume: State | None = None) -> Iterator[Step]:
+        span = problem.span
+        if span is None:
+            assert problem.lone is not None
+            yield Step(0, problem.lone.inputs, 0.0, State({}, {"iteration": 0}))
+            return
+        found = nothing_found(span) if resume is None else _restored(resume, span)
+        yield _step(span, found)
+        for found in search(span, problem.seed, found):
+            problem.loss.passes = float(found.round)
+            yield _step(span, found)
+            if found.round >= self.iterations:
+                break
+        yield _step(span, Found(completed(span, found.duals), found.round + 1, found.idle, sound=True))
+
+    def finish(self, problem: SilentProblem, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
+        return candidates if problem.span is None else completed(problem.span, candidates)
+
+
+def _step(span: Span, found: Found) -> Step:
+    numbers = {"iteration": found.round, "idle": found.idle, "sound": float(found.sound)}
+    missing = 1 - len(found.duals) / span.r
+    return Step(found.round, found.duals, missing, State({"duals": found.duals}, numbers), {"found": len(found.duals)})
+
+
+def _restored(state: State, span: Span) -> Found:
+    numbers = state.numbers
+    duals = state.tensors["duals"].to(span.rows)
+    return Found(duals, int(numbers["iteration"]), int(numbers["idle"]), bool(numbers["sound"]))
+
+
+@dataclass(eq=False)
+class SilentCase:
+    """One layer made ready. Keeps the samples of the duals that were judged, which `lift` is asked for next."""
+
+    states: LayerStates
+    shown: Spectrum
+    problem: SilentProblem
+    unseen: Span | None
+    norm: float | None
+    dtype: torch.dtype
+    facts: Facts
+    _judged: tuple[Tensor, Samples] | None = None
+
+    @classmethod
+    def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "SilentCase":
+        if means.ranks.size > 1 or means.products != means.dtype:
+            raise UsageError("expected one process and no --products with silent-units, found others; leave them out")
+        states = require_layers(observation)[0]
+        # a share of none would leave nothing to judge by; any other is the caller's wish
+        share = HELD_OUT if held_out > 0 else 0.0
+        drawn = torch.rand(states.h, generator=seeds.generator(seed, "held-out"))
+        used = drawn >= share
+        shown = spectrum(states, used.nonzero()[:, 0])
+        if shown.clear and shown.rank > int(used.sum()) // 2:
+            raise ExhumeError(
+                f"expected at least twice as many units as samples in {states.describe()}, found {states.h} units and "
+                f"a rank of {shown.rank}"
+            )
+        facts = {
+            "layer": states.name,
+            "target": states.source,
+            "rank": shown.rank if shown.clear else None,
+            "gap": shown.gap,
+            "decay": shown.scale,
+            "directions_only": not states.bias and observation.knowledge.norm is None,
+            "subspace": f"{states.describe()}; {shown.describe()}",
+            "subspace_rank": shown.rank if shown.clear else None,
+        }
+        span, unseen, lone = None, None, None
+        if shown.clear:
+            span, unseen = (part.on(means.device) for part in open_span(states, shown, used))
+        else:
+            lone = lone_samples(states.target, shown.noise, states.bias)
+        problem = SilentProblem(span, lone, seed)
+        return cls(states, shown, problem, unseen, observation.knowledge.norm, means.dtype, facts)
+
+    def lift(self, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "m d"]:
+        """The inputs of duals: exact for those that were judged, a first look at others."""
+        span = self.problem.span
+        if span is None:
+            return candidates.to(self.dtype)
+        if self._judged is not None and self._judged[0] is candidates:
+            points = self._judged[1].points
+        elif len(candidates):
+            points = span.facing(torch.linalg.pinv(candidates).T)
+        else:
+            points = candidates
+        inputs = span.inputs(points)
+        if not span.bias and self.norm is not None:
+            inputs = inputs * self.norm
+        return inputs.to(self.dtype)
+
+    def judge(self, candidates: Float[Tensor, "m r"]) -> Judgement:
+        if self.problem.span is None:
+            return self._judge_lone(candidates)
+        assert self.unseen is not None
+        span = self.problem.span
+        samples = samples_of(span, candidates)
+        self._judged = (candidates, samples)
+        told = witnessed(span, self.unseen, samples)
+        sure = sum(value >= 0.5 for value in told.confidence)
+        outcome = Outcome.RECOVERED if sure == span.r else Outcome.PARTIAL if sure else Outcome.NOT_CONVERGED
+        certificate = Certificate(outcome, told.heard if len(candidates) else None, self.unseen.h, told.confidence)
+        coefficients = span.columns(samples.duals).norm(dim=1, keepdim=True)
+        loss = 1 - len(candidates) / span.r
+        return Judgement(loss, coefficients, certificate, self._facts(samples, told))
+
+    def _facts(self, samples: Samples, told: Witnessed) -> Facts:
+        sure = [value >= 0.5 for value in told.confidence]
+        chances = [float(chance) for chance, ok in zip(told.chance, sure, strict=True) if ok]
+        spreads = [float(spread) for spread, ok in zip(samples.spread, sure, strict=True) if ok]
+        return {
+            "chance": max(chances) if chances else None,
+            "expected_error": max(spreads) if spreads else None,
+            "silent_witnesses": int(told.silent.min()) if len(told.silent) else 0,
+        }
+
+    def _judge_lone(self, candidates: Float[Tensor, "m d"]) -> Judgement:
+        confidence = (LONE_CONFIDENCE,) * len(candidates)
+        outcome = Outcome.PARTIAL if len(candidates) else Outcome.NOT_CONVERGED
+        coefficients = torch.ones(len(candidates), 1, dtype=torch.float64)
+        return Judgement(1.0, coefficients, Certificate(outcome, None, 0, confidence), {})
+
+

@@ -1,0 +1,69 @@
+"""The verdict on silent-units samples, by units that the attack never used.
+
+A tenth of the units are held out. A sample's place says which of them are silent at all known ends, by a clear margin
+(`MARGIN` of the median preactivation); its dual says what each of them got from the sample. For a true sample nearly
+all of those entries are zero to rounding: only units that fired in between are not. For anything else an entry is zero
+by chance, with the share p₀ of zeros among the units that fire at its place. The chance of as many zeros as were seen is
+the upper tail of a binomial distribution.
+
+A sample is called recovered if that chance is below one in a million, if most of its silent witnesses are silent, and
+if its place is exact to a twentieth of its norm by leaving units out.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from scipy.stats import binom
+from torch import Tensor
+
+from exhume.attacks.silent.evidence import CLEARLY, zeros_of
+from exhume.attacks.silent.samples import Samples
+from exhume.attacks.silent.span import Span
+
+CHANCE = 1e-6
+MARGIN = 0.1
+SILENT_SHARE = 0.6  # of units this little below zero some fired in between; chance alone leaves p0, a few in a thousand
+EXACT = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Witnessed:
+    """`silent`: held-out units that should be silent; `kept`: those that are. `chance`: of so many by chance.
+
+    `heard`: mean square entry of the units that should be silent over that of all held-out units."""
+
+    silent: Float[Tensor, " m"]
+    kept: Float[Tensor, " m"]
+    chance: Float[Tensor, " m"]
+    heard: float
+    confidence: tuple[float, ...]
+
+
+def witnessed(fitted: Span, unseen: Span, samples: Samples) -> Witnessed:
+    duals, points = samples.duals, samples.points
+    zeros, depth = zeros_of(unseen, duals), unseen.depth(points)
+    should = depth > MARGIN
+    silent, kept = should.sum(dim=1), (zeros & should).sum(dim=1)
+    by_chance = _zeros_by_chance(fitted, samples)
+    chance = binom.sf((kept - 1).numpy(force=True), silent.numpy(force=True), by_chance.numpy(force=True))
+    chance = torch.as_tensor(chance, dtype=torch.float64)
+    energy = unseen.columns(duals).square()
+    heard = float((energy * should).sum() / should.sum().clamp_min(1)) / max(float(energy.mean()), 1e-300)
+    share = kept / silent.clamp_min(1)
+    sure = samples.certain.cpu() & (chance < CHANCE) & (share >= SILENT_SHARE).cpu() & (samples.spread < EXACT).cpu()
+    confidence = tuple(_confidence(bool(ok), float(p), float(s)) for ok, p, s in zip(sure, chance, share, strict=True))
+    return Witnessed(silent, kept, chance, heard if math.isfinite(heard) else 1.0, confidence)
+
+
+def _zeros_by_chance(fitted: Span, samples: Samples) -> Float[Tensor, " m"]:
+    """p₀: how often a unit that fires at a sample's place has a zero all the same; never less than one in all of them."""
+    fires = fitted.depth(samples.points) < -CLEARLY
+    zeros = zeros_of(fitted, samples.duals) & fires
+    return ((zeros.sum(dim=1) + 1) / (fires.sum(dim=1) + 1)).double().clamp_max(1.0)
+
+
+def _confidence(sure: bool, chance: float, share: float) -> float:
+    """From 1/2 on for what is sure; below it, as far as the witnesses go."""
+    return min(1.0, 1 - chance) if sure else min(0.49, 0.49 * share * (1 - chance))

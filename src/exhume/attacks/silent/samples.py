@@ -1,0 +1,56 @@
+"""The samples that a set of duals stands for, with what is known of each: its evidence, and how exact its place is.
+
+A place is only as good as the *other* duals, to all of which it is orthogonal. So duals that are not certain are left
+out of every other sample's place, at the price of one fitted number each.
+
+How exact it is, is told by leaving out: all duals and places again without a fifth of the units, five times. The spread
+of the five, as the jackknife has it, is the error to expect.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhume.attacks.silent.evidence import evidence
+from exhume.attacks.silent.joint import places, polished, refitted
+from exhume.attacks.silent.span import Span
+
+FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """`points` are places at norm 1; `spread` is the expected distance of an input from the true one, over its norm."""
+
+    duals: Float[Tensor, "m r"]
+    points: Float[Tensor, "m r"]
+    certain: Bool[Tensor, " m"]
+    spread: Float[Tensor, " m"]
+
+
+def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
+    if not len(duals):
+        none = duals.new_zeros(0)
+        return Samples(duals, duals, none.bool(), none)
+    duals, points = polished(span, duals)
+    certain = evidence(span, duals, points).certain
+    points = _from_certain(span, duals, certain)
+    whole = span.inputs(points)
+    squares = torch.zeros(len(duals), dtype=whole.dtype, device=whole.device)
+    for fold in range(FOLDS):
+        left = span.without(torch.arange(span.h, device=whole.device) % FOLDS == fold)
+        again = refitted(left, duals, points)
+        squares += (span.inputs(_from_certain(left, again, certain)) - whole).square().sum(dim=1)
+    spread = ((FOLDS - 1) / FOLDS * squares).sqrt() / whole.norm(dim=1).clamp_min(torch.finfo(whole.dtype).tiny)
+    return Samples(duals, points, certain, spread)
+
+
+def _from_certain(span: Span, duals: Float[Tensor, "m r"], certain: Bool[Tensor, " m"]) -> Float[Tensor, "m r"]:
+    """Places from the certain duals only; an uncertain one adds no more than its own."""
+    points = torch.zeros_like(duals)
+    points[certain] = places(span, duals[certain])
+    for index in (~certain).nonzero()[:, 0].tolist():
+        points[index] = places(span, torch.cat([duals[certain], duals[index : index + 1]]))[-1]
+    return points

@@ -1,0 +1,106 @@
+"""Dense layers of a module that read the inputs, or features that training did not change, at both ends of training.
+
+A module is a program, so what a layer reads is tried out: random inputs go through, and a layer that is handed the inputs
+themselves reads them. A layer behind others whose weights did not change reads frozen features. What passes a unit
+below zero is tried out too: the gradient of the outputs at preactivations below and above zero.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from exhume.layer_states import LayerStates, changed, with_bias
+
+PROBES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """One call of a linear layer: what it was handed, what it gave, and which layers with weights came before it."""
+
+    name: str
+    layer: nn.Linear
+    handed: Float[Tensor, "m c"]
+    given: Float[Tensor, "m h"]
+    behind: tuple[str, ...]
+
+
+def dense_layers(trained: nn.Module, started: nn.Module, input_shape: tuple[int, ...]) -> tuple[LayerStates, ...]:
+    """The layers that a silent-units attack can be made on, those that read the inputs first."""
+    kind = next(trained.parameters())
+    stream = torch.Generator().manual_seed(0)
+    probes = torch.randn(PROBES, *input_shape, generator=stream).to(kind)
+    with torch.enable_grad(), _recorded(trained) as calls:
+        outputs = trained(probes)
+    if not isinstance(outputs, Tensor) or not outputs.is_floating_point() or not outputs.requires_grad:
+        return ()
+    modules = dict(started.named_modules())
+    found = []
+    for call in calls:
+        reads = _reads(call, probes, trained, modules)
+        leak = None if reads is None else _leak(outputs, call)
+        if reads is None or leak is None or call.layer is calls[-1].layer:
+            continue
+        before = modules[call.name]
+        ends = [with_bias(layer.weight, layer.bias) for layer in (before, call.layer)]
+        if not torch.equal(ends[0], ends[1]):
+            bias = call.layer.bias is not None
+            found.append(changed(ends[0], ends[1], bias=bias, name=call.name, leak=leak, reads=reads))
+    return tuple(sorted(found, key=lambda layer: layer.reads != "inputs"))
+
+
+@contextmanager
+def _recorded(model: nn.Module) -> Iterator[list[_Call]]:
+    calls: list[_Call] = []
+    before: list[str] = []
+    hooks = []
+
+    def hook(name: str, layer: nn.Module, handed: tuple[Tensor, ...], given: Tensor) -> None:
+        if isinstance(layer, nn.Linear) and handed[0].ndim == 2:
+            given.retain_grad() if given.requires_grad else None
+            calls.append(_Call(name, layer, handed[0].detach(), given, tuple(before)))
+        before.append(name)
+
+    for name, layer in model.named_modules():
+        if next(layer.parameters(recurse=False), None) is not None:
+            hooks.append(layer.register_forward_hook(_named(hook, name)))
+    grads = [parameter.requires_grad for parameter in model.parameters()]
+    model.requires_grad_(True)
+    try:
+        yield calls
+    finally:
+        for one in hooks:
+            one.remove()
+        for parameter, wanted in zip(model.parameters(), grads, strict=True):
+            parameter.requires_grad_(wanted)
+
+
+def _named(hook, name: str):  # type: ignore[no-untyped-def]
+    return lambda layer, handed, given: hook(name, layer, handed, given)
+
+
+def _reads(call: _Call, probes: Tensor, trained: nn.Module, started: dict[str, nn.Module]) -> str | None:
+    """What a layer reads, if training did not change it."""
+    if call.handed.shape == (len(probes), probes[0].numel()) and torch.equal(call.handed, probes.flatten(1)):
+        return "inputs"
+    now = dict(trained.named_modules())
+    for name in call.behind:
+        own, before = now[name].state_dict(), started[name].state_dict()
+        if any(not torch.equal(value, before[key]) for key, value in own.items()):
+            return None
+    return "frozen features" if call.behind else None
+
+
+def _leak(outputs: Tensor, call: _Call) -> float | None:
+    """The size of gradients at preactivations below zero over that above; None where the layer has no say."""
+    (gradient,) = torch.autograd.grad(outputs.square().sum(), call.given, retain_graph=True, allow_unused=True)
+    if gradient is None or not bool(gradient.any()):
+        return None
+    below, above = gradient[call.given < 0], gradient[call.given > 0]
+    if not len(below) or not len(above) or not bool(above.any()):
+        return None
+    return float(below.square().mean().sqrt() / above.square().mean().sqrt())
