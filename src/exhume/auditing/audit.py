@@ -16,6 +16,7 @@ from exhume.auditing.what_if import Defended, check_what_if, defend, published
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.files import SCHEMA
+from exhume.metrics.errors import relative_errors
 from exhume.observation import Observation
 from exhume.report.content import case_of, describe, gather, gauge_section
 from exhume.report.evidence import Evidence
@@ -83,9 +84,21 @@ class Audit:
             "control": self.evidence.control,
             "error": error.get("value"),
             "chance_error": error.get("chance"),
+            **self._relative_errors(),
+            "rank": None,
+            "layer": None,
             **({} if found is None else found.summary()),
             "what_if": self.subject.what_if,
         }
+
+    def _relative_errors(self) -> dict[str, float | None]:
+        """Distances over the norm of each record; directions only where norms cannot be told."""
+        found, truth = self.subject.found, self.subject.truth
+        if found is None or truth is None or not len(found.candidates):
+            return {"median_relative_error": None, "worst_relative_error": None}
+        inputs, candidates = truth.inputs.double(), found.candidates.double()
+        errors = relative_errors(inputs, candidates, self.evidence.directions_only)
+        return {"median_relative_error": float(errors.median()), "worst_relative_error": float(errors.max())}
 
     def content(self, reveal: bool = False) -> dict[str, Any]:
         """What the page is made of. Without `reveal` pictures are blurred before they are stored."""

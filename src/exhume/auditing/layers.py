@@ -98,7 +98,7 @@ def _why(
         return "Did not change in training: by itself it says nothing of these data."
     if name == first:
         what = "patches of the inputs" if isinstance(layer, _CONVOLUTIONS) else "the inputs themselves"
-        end = "Attacked here together with the head." if uses_first else "Not attacked here."
+        end = "Attacked here." if uses_first else "Not attacked here."
         return f"Its change is a combination of {what}{_rank(name, layer, initial)}. {end}"
     if isinstance(layer, nn.Linear | _CONVOLUTIONS):
         return "Its change is a combination of the features it reads: it leaks in the same way. Not attacked here."

@@ -64,7 +64,7 @@ def target_of_module(
             name,
             initial if isinstance(initial, Mapping) else None,
             what_is_attacked(observation),
-            uses_first=observation.initial_rows is not None,
+            uses_first=observation.initial_rows is not None or bool(observation.layers),
         ),
         notes=tuple(note for note in (said, end.describe()) if note),
         drift=drift,

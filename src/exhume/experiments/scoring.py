@@ -61,7 +61,7 @@ def score_run(run: RunFolder, seed: int = 0, factory: str | None = None) -> Scor
 
 def score(truth: Truth, found: Reconstruction, features: RidgeFeatures | ModuleFeatures, seed: int = 0) -> Scores:
     """Weights of homogeneous features cannot tell a norm from a coefficient: directions are compared."""
-    directions_only = features.norm_blind
+    directions_only = bool(found.facts.get("directions_only", features.norm_blind))
     blocks = paired_blocks(features, truth.inputs, found.candidates.to(truth.inputs.dtype))
     evaluation = evaluate(
         truth.inputs, found.candidates.to(truth.inputs.dtype), blocks, features.p, seed, directions_only

@@ -60,6 +60,22 @@ class Evaluation:
         return self.matching.distance
 
 
+def relative_errors(
+    samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"], directions_only: bool = False
+) -> Float[Tensor, " n"]:
+    """‖x_i − x^_π(i)‖ / ‖x_i‖ after one-to-one matching, without freedom of signs; 1 for a sample left without one.
+
+    >>> relative_errors(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 3.0]])).tolist()
+    [0.20000000298023224]
+    """
+    if directions_only:
+        samples, candidates = to_norm(samples, 1.0), to_norm(candidates, 1.0)
+    found = match(samples, candidates, sign_free=False)
+    rows = candidates[found.candidate.clamp_min(0)]
+    norms = samples.norm(dim=1).clamp_min(torch.finfo(samples.dtype).tiny)
+    return torch.where(found.candidate >= 0, (samples - rows).norm(dim=1) / norms, 1.0)
+
+
 def reconstruction_error(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]) -> float:
     """ρ, Eq. 12, with the better sign for each sample.
 

@@ -1,8 +1,8 @@
 """Dense layers of a module that read the inputs, or features that training did not change, at both ends of training.
 
-A module is a program, so what a layer reads is tried out: random inputs go through, and a layer that is handed the inputs
-themselves reads them. A layer behind others whose weights did not change reads frozen features. What passes a unit
-below zero is tried out too: the gradient of the outputs at preactivations below and above zero.
+A module is a program, so what a layer reads is tried out: random inputs go through, and a layer that is handed the
+inputs themselves reads them. A layer behind others whose weights did not change reads frozen features. What passes a
+unit below zero is tried out too: the gradient of the outputs at preactivations below and above zero.
 """
 
 from collections.abc import Iterator

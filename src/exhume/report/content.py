@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from exhume.attacks.silent.attack import SilentUnits
 from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
@@ -100,13 +101,20 @@ def case_of(subject: Subject, evidence: Evidence) -> Case:
         control_samples=control.get("samples"),
         control_recovered=control.get("recovered"),
     )
+    units = found is not None and found.method == SilentUnits.name
     return Case(
         findings,
-        candidates=0 if found is None else len(found.candidates),
+        candidates=0 if found is None else trusted(found) if units else len(found.candidates),
         noun="image" if subject.observation.image_shape is not None else "sample",
         held_out_loss=None if certificate is None else certificate.held_out_loss,
         held_out_rows=0 if certificate is None else certificate.held_out_rows,
+        chance=None if found is None else found.facts.get("chance"),
+        units=units,
     )
+
+
+def trusted(found: Reconstruction) -> int:
+    return sum(value >= 0.5 for value in found.certificate.confidence)
 
 
 def without_pictures(content: dict[str, Any]) -> dict[str, Any]:
@@ -219,12 +227,29 @@ def _attack(subject: Subject, found: Reconstruction) -> dict[str, Any]:
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,
         "held_out_rows": found.certificate.held_out_rows,
+        "layer": _layer(found),
         "converged": _converged(found),
         "iterations": found.iterations,
         "passes": found.passes,
         "seconds": round(found.seconds, 3),
         "peak_memory_mb": round(found.peak_memory_mb, 1),
         "settings": {key: _plain_setting(value) for key, value in sorted(found.settings.items())},
+    }
+
+
+def _layer(found: Reconstruction) -> dict[str, Any] | None:
+    """What an attack on one layer found in it; None for attacks on the head."""
+    if found.method != SilentUnits.name:
+        return None
+    facts = found.facts
+    return {
+        "name": facts["layer"],
+        "rank": facts["rank"],
+        "gap": facts["gap"],
+        "found": len(found.candidates),
+        "trusted": trusted(found),
+        "directions_only": facts["directions_only"],
+        "expected_error": facts.get("expected_error"),
     }
 
 

@@ -51,7 +51,7 @@ def with_truth(
     """Matches candidates with samples. Scores that an evaluation has left in the summary are taken from there."""
     features = observation.features
     # the rule of experiments.scoring: such weights cannot tell a row's norm from its coefficient
-    directions_only = features.norm_blind
+    directions_only = bool(found.facts.get("directions_only", features.norm_blind))
     candidates = found.candidates.to(truth.inputs.dtype)
     evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
     matching = evaluation.matching

@@ -79,7 +79,7 @@ def _matched(subject: Subject, found: Reconstruction, snapshot: Snapshot) -> Mat
 def _unseen_losses(observation: Observation, found: Reconstruction, earlier: list[Snapshot]) -> list[float | None]:
     """What each snapshot leaves unexplained of the weights that were kept from the attack."""
     multiplications = 6.0 * observation.features.p * observation.d * sum(len(shot.candidates) for shot in earlier)
-    if multiplications > MOST_JUDGED or not earlier:
+    if multiplications > MOST_JUDGED or not earlier or found.method == "silent-units":  # which held out units
         return [None] * len(earlier)
     held_out = float(found.settings.get("held_out", HELD_OUT_FRACTION))
     means = Means(None, torch.float32, torch.float32, torch.device("cpu"))

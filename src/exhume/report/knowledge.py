@@ -56,13 +56,18 @@ def knowledge(found: Reconstruction | None, observation: Observation) -> list[di
 
 
 def _other_layers(observation: Observation) -> str:
+    if observation.layers:
+        return (
+            f"Layers other than the head and {observation.layers[0].name}, and what several layers give away together."
+        )
     if observation.initial_rows is None:
         return "Layers other than the head, and what several layers give away together."
     return "Layers other than the head and the first one, of which the change was used."
 
 
 def _knows_body(observation: Observation) -> bool:
-    return observation.knowledge.initial_body or observation.initial_rows is not None
+    known = observation.knowledge.initial_body or observation.initial_rows is not None
+    return known or bool(observation.layers)
 
 
 def told_samples(found: Reconstruction | None, observation: Observation) -> int | None:

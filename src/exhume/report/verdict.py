@@ -17,6 +17,9 @@ class Case:
     noun: str
     held_out_loss: float | None
     held_out_rows: int
+    chance: float | None = None
+    """Where units were held out and not weights: the chance of the least sure sample that is called recovered."""
+    units: bool = False
 
 
 def verdict(case: Case) -> dict[str, str]:
@@ -77,7 +80,10 @@ def _rest(case: Case, decision: Decision) -> str:
 def _certified(case: Case, verdict: Verdict) -> str:
     if verdict is Verdict.RECOVERED:
         found = f"{case.candidates:,} {_training(case, case.candidates)}"
-        return f"{found} can be read from the weights, as weights kept from the attack confirm."
+        return f"{found} can be read from the weights, as {_kept(case)} kept from the attack confirm."
+    if case.units:
+        sure = f"{case.candidates:,} {_training(case, case.candidates)}"
+        return f"{sure} can be read from the weights, as units kept from the attack confirm; there are more in them."
     candidates = f"{case.candidates:,} candidate{'' if case.candidates == 1 else 's'}"
     share = "part" if case.held_out_loss is None else percent(max(0.0, 1 - case.held_out_loss))
     return (
@@ -90,7 +96,9 @@ def _confidence(case: Case, decision: Decision) -> str:
     unseen = "No weights were held out."
     if case.findings.outcome is None:
         return f"None: {NO_ATTACK.lower()}"
-    if case.held_out_loss is not None:
+    if case.units:
+        unseen = _by_units(case)
+    elif case.held_out_loss is not None:
         unseen = (
             f"On {case.held_out_rows:,} weights that the attack never used, the candidates miss a share of "
             f"{plain(case.held_out_loss)} (0: all explained, 1: as good as nothing)."
@@ -111,6 +119,23 @@ def _confidence(case: Case, decision: Decision) -> str:
         case _:
             level = "Medium: which of the candidates are right was not checked."
     return f"{level}{control} {unseen}"
+
+
+def _kept(case: Case) -> str:
+    return "units" if case.units else "weights"
+
+
+def _by_units(case: Case) -> str:
+    if not case.held_out_rows:
+        return "No units were held out."
+    told = f"{case.held_out_rows:,} units of the layer were kept from the attack"
+    if case.chance is None:
+        return f"{told}; they confirm no sample."
+    least = max(case.chance, 1e-300)
+    return (
+        f"{told}. They are silent where the recovered samples say so; the chance of that for the least sure sample is "
+        f"{least:.0e} or less."
+    )
 
 
 def _training(case: Case, count: int) -> str:

@@ -1,6 +1,6 @@
 """The silent-units attack: training samples, exact, from two states of one dense layer.
 
-Method and case, for the loop that all attacks share. Candidates of this attack are duals; `lift` turns them into inputs.
+Method and case, for the loop that all attacks share. Candidates of this attack are duals; `lift` makes inputs of them.
 What was found is judged by units that were held out from the beginning (`certificate.py`). Where the change has full
 rank there are no duals to find, and only units that fired on one sample alone speak (`lone_units.py`).
 """
@@ -67,19 +67,20 @@ class SilentUnits:
             return
         found = nothing_found(span) if resume is None else _restored(resume, span)
         yield _step(span, found)
-        for found in search(span, problem.seed, found):
+        for latest in search(span, problem.seed, found):
+            found = latest
             problem.loss.passes = float(found.round)
             yield _step(span, found)
             if found.round >= self.iterations:
                 break
-        yield _step(span, Found(completed(span, found.duals), found.round + 1, found.idle, sound=True))
+        yield _step(span, found.followed_by(completed(span, found.duals), sound=True))
 
     def finish(self, problem: SilentProblem, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
         return candidates if problem.span is None else completed(problem.span, candidates)
 
 
 def _step(span: Span, found: Found) -> Step:
-    numbers = {"iteration": found.round, "idle": found.idle, "sound": float(found.sound)}
+    numbers = {"iteration": found.round, "idle": found.idle, "most": found.most, "sound": float(found.sound)}
     missing = 1 - len(found.duals) / span.r
     return Step(found.round, found.duals, missing, State({"duals": found.duals}, numbers), {"found": len(found.duals)})
 
@@ -87,7 +88,8 @@ def _step(span: Span, found: Found) -> Step:
 def _restored(state: State, span: Span) -> Found:
     numbers = state.numbers
     duals = state.tensors["duals"].to(span.rows)
-    return Found(duals, int(numbers["iteration"]), int(numbers["idle"]), bool(numbers["sound"]))
+    counts = (int(numbers[name]) for name in ("iteration", "idle", "most"))
+    return Found(duals, *counts, sound=bool(numbers["sound"]))
 
 
 @dataclass(eq=False)
@@ -182,5 +184,3 @@ class SilentCase:
         outcome = Outcome.PARTIAL if len(candidates) else Outcome.NOT_CONVERGED
         coefficients = torch.ones(len(candidates), 1, dtype=torch.float64)
         return Judgement(1.0, coefficients, Certificate(outcome, None, 0, confidence), {})
-
-

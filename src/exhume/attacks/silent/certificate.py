@@ -3,11 +3,11 @@
 A tenth of the units are held out. A sample's place says which of them are silent at all known ends, by a clear margin
 (`MARGIN` of the median preactivation); its dual says what each of them got from the sample. For a true sample nearly
 all of those entries are zero to rounding: only units that fired in between are not. For anything else an entry is zero
-by chance, with the share p₀ of zeros among the units that fire at its place. The chance of as many zeros as were seen is
-the upper tail of a binomial distribution.
+by chance, with the share p₀ of zeros among the units that fire at its place. The chance of as many zeros as were seen
+is the upper tail of a binomial distribution.
 
 A sample is called recovered if that chance is below one in a million, if most of its silent witnesses are silent, and
-if its place is exact to a twentieth of its norm by leaving units out.
+if its place is exact to a twentieth of its norm by leaving units out (a hundredth where samples are missing).
 """
 
 import math
@@ -26,6 +26,7 @@ CHANCE = 1e-6
 MARGIN = 0.1
 SILENT_SHARE = 0.6  # of units this little below zero some fired in between; chance alone leaves p0, a few in a thousand
 EXACT = 0.05
+EXACT_OF_A_PART = 0.01  # where samples are missing, places are fitted, and off by up to 7 times their spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +53,14 @@ def witnessed(fitted: Span, unseen: Span, samples: Samples) -> Witnessed:
     energy = unseen.columns(duals).square()
     heard = float((energy * should).sum() / should.sum().clamp_min(1)) / max(float(energy.mean()), 1e-300)
     share = kept / silent.clamp_min(1)
-    sure = samples.certain.cpu() & (chance < CHANCE) & (share >= SILENT_SHARE).cpu() & (samples.spread < EXACT).cpu()
+    exact = EXACT if int(samples.certain.sum()) == fitted.r else EXACT_OF_A_PART
+    sure = samples.certain.cpu() & (chance < CHANCE) & (share >= SILENT_SHARE).cpu() & (samples.spread < exact).cpu()
     confidence = tuple(_confidence(bool(ok), float(p), float(s)) for ok, p, s in zip(sure, chance, share, strict=True))
     return Witnessed(silent, kept, chance, heard if math.isfinite(heard) else 1.0, confidence)
 
 
 def _zeros_by_chance(fitted: Span, samples: Samples) -> Float[Tensor, " m"]:
-    """p₀: how often a unit that fires at a sample's place has a zero all the same; never less than one in all of them."""
+    """p₀: how often a unit that fires at a sample's place has a zero all the same; one in all at least."""
     fires = fitted.depth(samples.points) < -CLEARLY
     zeros = zeros_of(fitted, samples.duals) & fires
     return ((zeros.sum(dim=1) + 1) / (fires.sum(dim=1) + 1)).double().clamp_max(1.0)

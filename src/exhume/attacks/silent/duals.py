@@ -7,8 +7,8 @@ far below zero unit k is. Robust to a place that is only roughly right: this is 
 
 *annealed*: a mixture. An entry c_k = y_k·q is zero (a spike of width ε) with a probability that the depth of unit k
 tells, and Gaussian otherwise (the slab). Expectation: the posterior γ_k that unit k is silent. Maximisation: q from the
-rows weighted by γ, and z from a logistic regression of γ on the units' own weights (`placing.py`). ε falls from the size
-of the entries to that of rounding, and q becomes exact.
+rows weighted by γ, and z from a logistic regression of γ on the units' own weights (`placing.py`). ε falls from the
+size of the entries to that of rounding, and q becomes exact.
 
 The constraint z·q = 1 keeps a dual from falling back to one that was found before: z is orthogonal to all of those.
 """

@@ -1,6 +1,6 @@
 """Whether a dual is that of one sample, told without knowing the samples.
 
-r − 1 entries of Y q can be made zero for any choice of r − 1 units. A true dual has far more: all units that were silent.
+r − 1 entries of Y q can be made zero for any choice of r − 1 units. A true dual has far more: all silent units.
 Three things are asked of a dual before it is called certain:
 
 * *excess*: many more entries are zero, to rounding, than could be chosen, and than the entries beside zero let expect;
@@ -24,11 +24,12 @@ BESIDE = 25.0  # entries from ZERO to here are chance: a fourth of them are expe
 CLEARLY = 0.3  # depth from which a unit is silent, or above zero by which it fires
 LEAST_EXCESS = 4.0
 LEAST_SILENCE = 0.8
-SOUND_SILENCE = 0.95  # of true duals nearly all have this much; combinations of two samples do not (docs/silent-units.md)
+SOUND_SILENCE = 0.95  # what nearly all true duals have; combinations of two samples have less
 ALONE = 30.0  # how much more than rounding the next direction is seen
 WITNESSES = 10  # units that have to see it
 FAINT = 40.0  # energy of a direction that a few single rows could make up: an entry has mean square 1
 STARTS, TURNS = 24, 15
+SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
 DIFFERENT = 1e-6  # 1 - |cosine| of two directions of a plane
 
 
@@ -104,9 +105,7 @@ def _also_unseen(rows: Float[Tensor, "k r"], rounding: float) -> Float[Tensor, "
     return None if int(witnesses[sparsest]) >= WITNESSES else others @ directions[sparsest].to(rows)
 
 
-def taken_apart(
-    span: Span, dual: Float[Tensor, " r"], other: Float[Tensor, " r"]
-) -> Float[Tensor, "few r"]:
+def taken_apart(span: Span, dual: Float[Tensor, " r"], other: Float[Tensor, " r"]) -> Float[Tensor, "few r"]:
     """The directions with the most zeros in the plane of two: each unit is zero in one direction of the plane."""
     first, second = span.columns(torch.stack([dual, other]))
     angles = torch.atan2(first, -second)  # first cos a + second sin a = 0

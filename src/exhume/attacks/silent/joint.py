@@ -11,11 +11,12 @@ from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals, unit_rows
 from exhume.attacks.silent.evidence import zeros_of
-from exhume.attacks.silent.placing import LOGISTIC_RIDGE, Placing, complement, logistic_step
+from exhume.attacks.silent.placing import Placing, complement, logistic_step
 from exhume.attacks.silent.span import Span, batches
 
 POLISHES = 2
-NEWTON_STEPS = 12
+NEWTON_STEPS = 25
+FIT_RIDGE = 1e-4  # of a unit's information on a direction: enough to keep what no unit tells from running away
 
 
 def completed(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "more r"]:
@@ -28,9 +29,7 @@ def completed(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "more r"
     return torch.cat([duals, last.duals])
 
 
-def polished(
-    span: Span, duals: Float[Tensor, "m r"]
-) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
+def polished(span: Span, duals: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
     """Duals and places: each dual from all its zeros by least squares, each place from all other duals, in turns."""
     points = places(span, duals)
     for _ in range(POLISHES):
@@ -61,11 +60,13 @@ def orthogonal_to_others(duals: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m 
 
 
 def _fitted(span: Span, zeros: Float[Tensor, "1 u"], basis: Float[Tensor, "r f"]) -> Float[Tensor, "1 r"]:
-    """Logistic regression of the zeros inside the basis, from least squares."""
-    ends = tuple(end @ basis for end in span.ends)
-    mean = span.mean_end @ basis
-    ridge = LOGISTIC_RIDGE * float(mean.square().sum(dim=0).mean()) / 10
-    fires = 1 - zeros
+    """Logistic regression of the zeros inside the basis, from least squares.
+
+    Directions count by what the units see of them, not by their length: some are seen a thousand times less.
+    """
+    basis = basis / (span.mean_end @ basis).square().mean(dim=0).sqrt().clamp_min(torch.finfo(basis.dtype).tiny)
+    ends, mean = tuple(end @ basis for end in span.ends), span.mean_end @ basis
+    ridge, fires = FIT_RIDGE * span.h, 1 - zeros
     damped = mean.T @ mean + ridge * torch.eye(basis.shape[1], dtype=basis.dtype, device=basis.device)
     point = torch.linalg.solve(damped, ((fires - fires.mean()) @ mean)[0])[None]
     point = 3 * point / (point @ ends[-1].T).abs().median().clamp_min(torch.finfo(point.dtype).tiny)

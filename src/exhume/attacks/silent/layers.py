@@ -1,5 +1,4 @@
-"""The dense layers of an observation that the silent-units attack can use, and why there are none where there are none."""
-
+"""The dense layers of an observation that the silent-units attack can use."""
 
 import torch
 
@@ -34,16 +33,14 @@ def require_layers(observation: Observation) -> tuple[LayerStates, ...]:
     found = layers_of(observation)
     if not found:
         raise UsageError(
-            "expected two states of a dense layer with ReLU that reads the inputs, found none in this observation; give "
-            "the weights before training (--initial, or exhume train ... --knows-first-layer)"
+            "expected two states of a dense layer with ReLU that reads the inputs, found none in this observation; "
+            "give the weights before training (--initial, or exhume train ... --knows-first-layer)"
         )
     return found
 
 
 def _values(rows: Rows) -> torch.Tensor:
     return torch.cat([rows.block(part.start, part.stop) for part in blocks(rows, rows.block_rows)])
-
-
 
 
 def silent_bytes(observation: Observation) -> int:

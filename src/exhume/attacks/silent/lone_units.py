@@ -1,8 +1,8 @@
 """Units that fire on one sample only: their row of the change *is* that sample, whatever the rank.
 
-With more samples than dimensions the span is everything, and there are no duals. But a row L_k = C_ki x̃_i of a unit that
-only sample i moved gives x_i = L_k,1:d / L_k,d+1 at once. Such rows are known by their company: two units that fired on the
-same sample alone have parallel rows, to rounding, which rows of several samples never are by chance.
+With more samples than dimensions the span is everything, and there are no duals. But a row L_k = C_ki x̃_i of a unit
+that only sample i moved gives x_i = L_k,1:d / L_k,d+1 at once. Such rows are known by their company: two units that
+fired on the same sample alone have parallel rows, to rounding, which rows of several samples never are by chance.
 """
 
 from dataclasses import dataclass

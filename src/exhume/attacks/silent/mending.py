@@ -4,12 +4,14 @@ With the other duals known, a sample's place is known nearly exactly. There a tr
 that are silent; a combination of the duals of two samples has them only where both are silent.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals
-from exhume.attacks.silent.evidence import SOUND_SILENCE, evidence, silence_of
+from exhume.attacks.silent.evidence import SAME, SOUND_SILENCE, evidence, silence_of, taken_apart
 from exhume.attacks.silent.joint import orthogonal_to_others, places
 from exhume.attacks.silent.placing import Placing
 from exhume.attacks.silent.span import Span
@@ -34,16 +36,27 @@ def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
     return duals[silence_of(span, duals, places(span, duals)) >= GIVEN_UP]
 
 
+@dataclass(frozen=True, eq=False)
 class _Fresh:
-    def __init__(self, dual: Float[Tensor, "1 r"], silence: float) -> None:
-        self.dual, self.silence = dual, silence
+    dual: Float[Tensor, "1 r"]
+    silence: float
 
 
-def _settled_anew(
-    span: Span, duals: Float[Tensor, "m r"], index: int, point: Float[Tensor, "1 r"]
-) -> _Fresh | None:
+def _settled_anew(span: Span, duals: Float[Tensor, "m r"], index: int, point: Float[Tensor, "1 r"]) -> _Fresh | None:
+    """From the place that the others leave; a combination is taken apart, and what the others have is passed over."""
     own, open_basis = orthogonal_to_others(duals)
     basis = torch.cat([open_basis, own[index][:, None]], dim=1)
     ended = annealed_duals(span, point, duals[index : index + 1], basis, Placing.inside(span, basis).ridge)
     told = evidence(span, ended.duals, ended.points)
-    return _Fresh(ended.duals, float(told.silence)) if bool(told.certain) else None
+    if bool(told.certain):
+        return _Fresh(ended.duals, float(told.silence))
+    if not told.mixed:
+        return None
+    pair = taken_apart(span, ended.duals[0], told.mixed[0])
+    others = torch.cat([duals[:index], duals[index + 1 :]])
+    told = evidence(span, pair, point.expand(len(pair), -1))
+    fresh = told.certain & ((pair @ others.T).abs().amax(dim=1) < 1 - SAME if len(others) else True)
+    if not bool(fresh.any()):
+        return None
+    best = int(torch.where(fresh, told.silence, 0.0).argmax())
+    return _Fresh(pair[best : best + 1], float(told.silence[best]))

@@ -4,8 +4,8 @@
 one factorisation. The ridge matters: coordinates with small singular values are hardly seen by the units, and without
 it they fill with noise (CIFAR-10, h = 5 n: median cosine of the duals reached 0.40 without, 0.85 with it).
 
-*By logistic regression*: the probability γ_k that unit k is silent against the larger of its preactivations at both ends,
-by Newton's method. Much sharper, once entries can be told from zeros.
+*By logistic regression*: the probability γ_k that unit k is silent against the larger of its preactivations at both
+ends, by Newton's method. Much sharper, once entries can be told from zeros.
 
 Places are looked for in the span of a basis: samples not found yet are orthogonal to the duals of those that are.
 """

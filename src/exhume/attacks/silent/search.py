@@ -16,33 +16,37 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.attacks.silent.duals import annealed_duals, weighted_duals
-from exhume.attacks.silent.evidence import evidence, taken_apart
+from exhume.attacks.silent.evidence import SAME, evidence, taken_apart
 from exhume.attacks.silent.mending import mended
 from exhume.attacks.silent.placing import Placing, complement
 from exhume.attacks.silent.span import Span, batches
 
 STARTS = 64
 LEAST_TURNS, TURNS_PER_SAMPLE = 12, 0.16  # starts converge in more turns where there are more samples
-SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
 ALIKE = 0.03  # the same for duals on their way
-LAST_TURNS = 4  # with reweighting, which is dear and sharpens what has taken shape
+LAST_TURNS = 12  # with reweighting, which is dear and sharpens what has taken shape
 IDLE_ROUNDS = 8
 NEARLY_FULL = 0.9  # of the rank, from which on places are exact enough to doubt a dual by them
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Duals so far, and how many rounds in a row brought nothing."""
+    """Duals so far, and how many rounds there were since there were more than ever before (`most`)."""
 
     duals: Float[Tensor, "m r"]
     round: int = 0
     idle: int = 0
+    most: int = 0
     sound: bool = False
     """Whether a full set has been looked at as a whole."""
 
     @property
     def over(self) -> bool:
         return self.sound or self.idle >= IDLE_ROUNDS
+
+    def followed_by(self, duals: Float[Tensor, "more r"], sound: bool = False) -> "Found":
+        news = len(duals) > self.most
+        return Found(duals, self.round + 1, 0 if news else self.idle + 1, max(self.most, len(duals)), sound)
 
 
 def nothing_found(span: Span) -> Found:
@@ -71,16 +75,15 @@ def _round(span: Span, found: Found, stream: torch.Generator) -> Found:
     chosen = _different(duals, _peaked(span.columns(duals)))
     kept = _joined(found.duals, _settled(span, placing, duals[chosen], points[chosen]))
     if len(kept) > len(found.duals):
-        return Found(kept, found.round + 1)
+        return found.followed_by(kept)
     kept = mended(span, found.duals) if len(found.duals) >= NEARLY_FULL * span.r else found.duals
-    return Found(kept, found.round + 1, found.idle + 1)
+    return found.followed_by(kept)
 
 
 def _checked(span: Span, found: Found) -> Found:
     """A full set, looked at as a whole: what does not hold is given up, and the search goes on."""
     kept = mended(span, found.duals)
-    whole = len(kept) == span.r
-    return Found(kept, found.round + 1, found.idle if whole else found.idle + 1, whole)
+    return found.followed_by(kept, sound=len(kept) == span.r)
 
 
 def _followed(placing: Placing, points: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:

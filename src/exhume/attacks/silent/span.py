@@ -67,11 +67,11 @@ class Span:
         return duals @ self.rows.T
 
     def tolerance(self, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m 1"]:
-        """How far from zero rounding brings an entry of Y q that is zero; q has norm 1, and the entries mean square 1."""
+        """How far from zero rounding brings an entry of Y q that is zero; all entries have mean square 1."""
         return (duals * self.noise).norm(dim=1, keepdim=True).clamp_min(self.leak)
 
     def depth(self, points: Float[Tensor, "m r"]) -> Float[Tensor, "m u"]:
-        """How far below zero the units are at all known ends, over the median size of a preactivation: > 0 is silent."""
+        """How far below zero the units are at all known ends, over the median preactivation: > 0 is silent."""
         highest = (points @ self.ends[0].T).neg_()
         size = highest.abs()
         for end in self.ends[1:]:

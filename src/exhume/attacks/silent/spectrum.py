@@ -1,9 +1,10 @@
 """The rank of a layer's change: how many samples it holds, and how much of it is rounding.
 
 L = C X̃ has rank n where n ≤ min(h, d + 1), and the singular values fall off there to the rounding of the weights: 2^-24
-of a weight per step for float32, 2^-11 once for a file in float16. The rank is where the ratio of neighbouring singular
-values is largest, over the whole spectrum, once values below the rounding that the format must have left are raised to
-it. With weight decay, L = W̃(T) − c W̃(0), and c is found with the span, in turns.
+of a weight per step for float32, 2^-11 once for a file in float16. The rank is the last place where neighbouring
+singular values differ by a factor and what comes after is flat, as rounding is; values below the rounding that the
+format must have left are raised to it. A sample whose trace is below the rounding is not in the rank. With weight
+decay, L = W̃(T) − c W̃(0), and c is found with the span, in turns.
 """
 
 import math
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from exhume.layer_states import LayerStates
 
-GAP = 3.0  # noise alone has ratios below 1.3 (measured: 200 Gaussian matrices of 20 x 30 to 500 x 3000)
+GAP = 2.0  # of neighbouring singular values; rounding alone has ratios near 1
+FLAT = 30.0  # what is left may begin this far above its median: rounding does by up to 19, the change of Adam by 80
 CLEARER = 3.0  # by how much weight decay has to widen the gap to be believed
 PLAIN = 1e-7  # c this close to 1 is plain descent, up to rounding
 TURNS = 6
@@ -37,7 +39,7 @@ class Spectrum:
     @property
     def clear(self) -> bool:
         """Whether there is a rank to speak of. A change of full rank has none."""
-        return self.gap >= GAP and self.rank < len(self.values)
+        return self.rank < len(self.values)
 
     def describe(self) -> str:
         decay = "" if self.scale == 1 else f", {self.scale:.4g} of the start left by weight decay"
@@ -92,6 +94,18 @@ def rounding(weights: Tensor) -> float:
     return size * eps / math.sqrt(12)
 
 
+def _last_gap(values: Float[Tensor, " q"]) -> tuple[int, float]:
+    """The rank and the gap there; the number of values, and the largest gap, where none has a flat rest behind it."""
+    if len(values) < 2:
+        return len(values), 1.0
+    ratios = values[:-1] / values[1:]
+    for place in (ratios >= GAP).nonzero()[:, 0].flip(0).tolist():
+        rest = values[place + 1 :]
+        if float(rest[0]) <= FLAT * float(rest.median()):
+            return place + 1, float(ratios[place])
+    return len(values), float(ratios.max())
+
+
 def _decompose(change: Float[Tensor, "h c"], weights: Tensor, scale: float = 1.0) -> Spectrum:
     """From the smaller Gram matrix, in float64: exact to 1e-8 of the largest singular value, below any rounding."""
     h, columns = change.shape
@@ -100,9 +114,7 @@ def _decompose(change: Float[Tensor, "h c"], weights: Tensor, scale: float = 1.0
     values, vectors = energies.flip(0).clamp_min(0).sqrt(), vectors.flip(1)
     floor = rounding(weights) * (math.sqrt(h) + math.sqrt(columns))
     raised = values.clamp_min(max(floor, 1e-8 * float(values[0])))
-    ratios = raised[:-1] / raised[1:]
-    rank = int(ratios.argmax()) + 1 if len(ratios) else len(values)
-    gap = float(ratios[rank - 1]) if len(ratios) else 1.0
+    rank, gap = _last_gap(raised)
     noise = math.sqrt(float(values[rank:].square().sum()) / max(1, (h - rank) * (columns - rank)))
     directions = vectors[:, :rank] if h >= columns else torch.linalg.qr(change.T @ vectors[:, :rank])[0]
     return Spectrum(values, directions.contiguous(), rank, gap, max(noise, rounding(weights) / 4), scale)
