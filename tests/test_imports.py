@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
-ATTACKER = ("attacks", "observation", "reconstruction", "features", "activations")
+ATTACKER = ("attacks", "observation", "observing", "layer_states", "reconstruction", "features", "activations")
 LATER_THAN_DATA = ("victims", "observation", "attacks", "reconstruction", "metrics", "experiments", "report", "cli")
 # unit -> units that it must not reach, over any number of steps
 FORBIDDEN = {

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from exhume.errors import ExhumeError
 
+SILENT = 0.3  # share of a gradient below zero up to which a unit is called silent
 Source = Literal["training", "checkpoints", "average", "optimiser", "update", "stationary"]
 SOURCES: dict[Source, str] = {
     "training": "the change from the start of training to its end",
@@ -75,7 +76,7 @@ def with_bias(weight: Float[Tensor, "h d"], bias: Float[Tensor, " h"] | None) ->
 
 
 def changed(
-    before: Float[Tensor, "h c"],
+    before: Float[Tensor, "g b"],
     after: Float[Tensor, "h c"],
     *,
     bias: bool,

@@ -17,8 +17,8 @@ def attack(
     method: Annotated[
         str,
         typer.Option(
-            help="auto, split-newton, heavy-ball (as published), subspace, module-newton (networks), ntk or kkt (all "
-            "layers), or informed (--known)."
+            help="auto, silent-units (a dense layer before and after), split-newton, heavy-ball (as published), "
+            "subspace, module-newton (networks), ntk or kkt (all layers), or informed (--known)."
         ),
     ] = "auto",
     subspace: Annotated[

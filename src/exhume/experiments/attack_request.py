@@ -17,6 +17,7 @@ from exhume.attacks.loop import Limits, Progress
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
 from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
+from exhume.attacks.silent.layers import with_layers
 from exhume.attacks.start import SEEDS
 from exhume.attacks.subspace.attack import Source, require_first_layer
 from exhume.attacks.subspace.file import read_subspace
@@ -121,7 +122,8 @@ class AttackRequest(BaseModel):
             gradients_at=self.gradients_at,
             rule=self.rule,
         )
-        require_kind(chosen, target.network)
+        if self.method != "silent-units":  # which reads a layer, whatever the features before the head are
+            require_kind(chosen, target.network)
         if self.method == "informed" and target.outputs is not None:
             require_one_output(target.outputs)
         return with_prior(chosen, self.prior, self.spectrum, target.image_shape, self.resolution)
@@ -146,6 +148,10 @@ class AttackRequest(BaseModel):
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         """The attack on the observation of a run, with what its files tell."""
+        if self.method in ("auto", "silent-units"):
+            observation = with_layers(observation)
+        if self.method == "auto" and observation.layers and not self._asks_for_more:
+            return self.model_copy(update={"method": "silent-units"}).prepare(folder, observation, seed, ranks)
         if self.method in RIDGE_METHODS:
             observation = seen_as_ridge(observation)
         settings, method = self.settings(seed, ranks), self.method_for(Target.of(observation))
@@ -190,6 +196,12 @@ class AttackRequest(BaseModel):
         if self.memory is not None:
             told["memory"] = limits.memory_bytes
         return told | dict(contents) | {"method": chosen.name}
+
+    @property
+    def _asks_for_more(self) -> bool:
+        """Whether an option was given that only attacks on the head have."""
+        given = self.model_fields_set & {"subspace", "prior", "step", "inactive_slope", "exact", "products", "pool"}
+        return bool(given) or self.samples != "auto"
 
     def _subspace_source(self) -> Source | None:
         match self.subspace:

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from exhume.layer_states import LayerStates, changed, with_bias
+from exhume.layer_states import SILENT, LayerStates, changed, with_bias
 
 PROBES = 16
 
@@ -43,7 +43,7 @@ def dense_layers(trained: nn.Module, started: nn.Module, input_shape: tuple[int,
     for call in calls:
         reads = _reads(call, probes, trained, modules)
         leak = None if reads is None else _leak(outputs, call)
-        if reads is None or leak is None or call.layer is calls[-1].layer:
+        if leak is None or leak > SILENT or reads is None or call.layer is calls[-1].layer:
             continue
         before = modules[call.name]
         ends = [with_bias(layer.weight, layer.bias) for layer in (before, call.layer)]

@@ -30,7 +30,7 @@ from exhume.observation import Observation
 from exhume.reconstruction import Certificate, Outcome
 
 HELD_OUT = 0.1
-LONE_CONFIDENCE = 0.99  # two units with parallel rows; chance would need two random directions to agree to rounding
+LONE_CONFIDENCE = 0.3  # units that fired on the same samples in the same way have parallel rows too
 
 
 @dataclass
@@ -88,8 +88,8 @@ def _step(span: Span, found: Found) -> Step:
 def _restored(state: State, span: Span) -> Found:
     numbers = state.numbers
     duals = state.tensors["duals"].to(span.rows)
-    counts = (int(numbers[name]) for name in ("iteration", "idle", "most"))
-    return Found(duals, *counts, sound=bool(numbers["sound"]))
+    done, idle, most = (int(numbers[name]) for name in ("iteration", "idle", "most"))
+    return Found(duals, done, idle, most, bool(numbers["sound"]))
 
 
 @dataclass(eq=False)
@@ -181,6 +181,6 @@ class SilentCase:
 
     def _judge_lone(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         confidence = (LONE_CONFIDENCE,) * len(candidates)
-        outcome = Outcome.PARTIAL if len(candidates) else Outcome.NOT_CONVERGED
+        outcome = Outcome.NOT_CONVERGED  # nothing confirms them
         coefficients = torch.ones(len(candidates), 1, dtype=torch.float64)
         return Judgement(1.0, coefficients, Certificate(outcome, None, 0, confidence), {})

@@ -14,8 +14,8 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from scipy.stats import binom
+from jaxtyping import Float, Int
+from scipy.special import bdtrc
 from torch import Tensor
 
 from exhume.attacks.silent.evidence import CLEARLY, zeros_of
@@ -35,8 +35,8 @@ class Witnessed:
 
     `heard`: mean square entry of the units that should be silent over that of all held-out units."""
 
-    silent: Float[Tensor, " m"]
-    kept: Float[Tensor, " m"]
+    silent: Int[Tensor, " m"]
+    kept: Int[Tensor, " m"]
     chance: Float[Tensor, " m"]
     heard: float
     confidence: tuple[float, ...]
@@ -48,8 +48,8 @@ def witnessed(fitted: Span, unseen: Span, samples: Samples) -> Witnessed:
     should = depth > MARGIN
     silent, kept = should.sum(dim=1), (zeros & should).sum(dim=1)
     by_chance = _zeros_by_chance(fitted, samples)
-    chance = binom.sf((kept - 1).numpy(force=True), silent.numpy(force=True), by_chance.numpy(force=True))
-    chance = torch.as_tensor(chance, dtype=torch.float64)
+    at_least = bdtrc((kept - 1).double().numpy(force=True), silent.numpy(force=True), by_chance.numpy(force=True))
+    chance = torch.where(kept.cpu() > 0, torch.as_tensor(at_least), 1.0)
     energy = unseen.columns(duals).square()
     heard = float((energy * should).sum() / should.sum().clamp_min(1)) / max(float(energy.mean()), 1e-300)
     share = kept / silent.clamp_min(1)

@@ -2,7 +2,8 @@
 
 With more samples than dimensions the span is everything, and there are no duals. But a row L_k = C_ki x̃_i of a unit
 that only sample i moved gives x_i = L_k,1:d / L_k,d+1 at once. Such rows are known by their company: two units that
-fired on the same sample alone have parallel rows, to rounding, which rows of several samples never are by chance.
+fired on the same sample alone have parallel rows, to rounding. So have, now and then, units that fired on the same few
+samples in the same way: what is found here is a guess, to be held against records, and is not called recovered.
 """
 
 from dataclasses import dataclass

@@ -58,7 +58,7 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
     found = begun or nothing_found(span)
     while not found.over:
         if len(found.duals) < span.r:
-            found = _round(span, found, seeds.generator(seeds.derive(seed, "silent") + found.round, "silent"))
+            found = _round(span, found, seeds.generator(seeds.derive(seed, "start") + found.round, "start"))
         else:
             found = _checked(span, found)
         yield found

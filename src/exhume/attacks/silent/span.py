@@ -49,13 +49,13 @@ class Span:
 
     def to(self, dtype: torch.dtype) -> "Span":
         ends = tuple(end.to(dtype) for end in self.ends)
-        rest = {"unscale": self.unscale.to(dtype), "noise": self.noise.to(dtype)}
-        return replace(self, rows=self.rows.to(dtype), ends=ends, **rest)
+        unscale, noise = self.unscale.to(dtype), self.noise.to(dtype)
+        return replace(self, rows=self.rows.to(dtype), ends=ends, unscale=unscale, noise=noise)
 
     def on(self, device: torch.device) -> "Span":
         ends = tuple(end.to(device) for end in self.ends)
-        rest = {"unscale": self.unscale.to(device), "noise": self.noise.to(device), "units": self.units.to(device)}
-        return replace(self, rows=self.rows.to(device), ends=ends, **rest)
+        unscale, noise, units = self.unscale.to(device), self.noise.to(device), self.units.to(device)
+        return replace(self, rows=self.rows.to(device), ends=ends, unscale=unscale, noise=noise, units=units)
 
     def without(self, units: Bool[Tensor, " u"]) -> "Span":
         """The same span, on fewer units."""

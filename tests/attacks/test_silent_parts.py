@@ -1,0 +1,128 @@
+"""The parts of the silent-units attack, each beside a naive twin or a closed form."""
+
+import torch
+
+from exhume.attacks.silent.duals import weighted_duals
+from exhume.attacks.silent.evidence import evidence, taken_apart, zeros_of
+from exhume.attacks.silent.joint import completed, places
+from exhume.attacks.silent.lone_units import lone_samples
+from exhume.attacks.silent.placing import complement, logistic_step
+from exhume.attacks.silent.seed_search import try_seeds
+from exhume.attacks.silent.span import Span, open_span
+from exhume.attacks.silent.spectrum import spectrum
+from exhume.layer_states import changed, with_bias
+from silent_victims import train
+
+
+def span_of(seed: int = 0) -> tuple[Span, torch.Tensor, torch.Tensor]:
+    """A span, its true places and their duals, both as rows."""
+    victim = train(seed=seed)
+    states = changed(victim.start, victim.end, bias=True)
+    shown = spectrum(states)
+    span, _ = open_span(states, shown, torch.ones(states.h, dtype=torch.bool))
+    extended = torch.cat([victim.inputs.double(), torch.ones(len(victim.inputs), 1, dtype=torch.float64)], dim=1)
+    points = span.facing(extended @ torch.linalg.pinv(span.unscale))
+    duals = torch.linalg.inv(points).T
+    return span, points, duals / duals.norm(dim=1, keepdim=True)
+
+
+def test_the_change_is_made_of_the_columns_of_the_duals() -> None:
+    """Y = C Z, and silent units have zeros there."""
+    span, points, duals = span_of()
+    columns = span.rows @ torch.linalg.inv(points)
+    assert torch.allclose(columns @ points, span.rows, atol=1e-8)
+    told = evidence(span, duals, points)
+    assert bool(told.certain.all())
+    assert float(told.silence.min()) > 0.9
+
+
+def test_a_combination_of_two_duals_is_not_certain_and_is_taken_apart() -> None:
+    span, points, duals = span_of()
+    blind = zeros_of(span, duals[:2])
+    extra = int((~blind[0] & ~blind[1]).nonzero()[0])  # one more unit fixes the ratio
+    first, second = span.rows[extra] @ duals[0], span.rows[extra] @ duals[1]
+    mixed = duals[0] * second - duals[1] * first
+    mixed = (mixed / mixed.norm())[None]
+    assert not bool(evidence(span, mixed, points[:1]).certain)
+    other = duals[0] - (duals[0] @ mixed[0]) * mixed[0]
+    pair = taken_apart(span, mixed[0], other / other.norm())
+    assert float((pair @ duals[:2].T).abs().amax(dim=0).min()) > 1 - 1e-8
+
+
+def test_reweighting_solves_the_constrained_problem() -> None:
+    """One round is weighted least squares with z·q = 1, whose solution is M⁻¹ z / (z·M⁻¹ z)."""
+    span, points, _ = span_of()
+    weights = ((span.depth(points[:1]) + 0.3) / 1.3).clamp(0, 1).square()[0]
+    gram = (span.rows * weights[:, None]).T @ span.rows
+    naive = torch.linalg.solve(gram, points[0])
+    found = weighted_duals(span, points[:1], rounds=1)[0]
+    assert abs(float(found @ naive / naive.norm())) > 1 - 1e-9
+
+
+def test_newton_steps_reach_the_logistic_regression() -> None:
+    stream = torch.Generator().manual_seed(0)
+    units = torch.randn(300, 4, generator=stream, dtype=torch.float64)
+    silent = (units @ torch.tensor([1.0, -2.0, 0.5, 0.0], dtype=torch.float64) < 0).double()[None]
+    point, ridge = torch.zeros(1, 4, dtype=torch.float64), 1.0
+    for _ in range(60):
+        point = logistic_step((units,), point, silent, ridge)
+    naive = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    optimiser = torch.optim.LBFGS([naive], max_iter=200, line_search_fn="strong_wolfe", tolerance_grad=1e-10)
+
+    def loss() -> torch.Tensor:
+        optimiser.zero_grad()
+        fit = torch.nn.functional.binary_cross_entropy_with_logits(units @ naive, 1 - silent[0], reduction="sum")
+        total = fit + ridge / 2 * naive.square().sum()
+        total.backward()
+        return total
+
+    optimiser.step(loss)
+    assert torch.allclose(point[0], naive.detach(), atol=1e-5)
+
+
+def test_places_are_the_inverse_of_all_duals_and_a_fit_without_some() -> None:
+    span, points, duals = span_of()
+    assert torch.allclose(places(span, duals), points, atol=1e-6)
+    fitted = places(span, duals[:-2])
+    assert float((fitted * points[:-2]).sum(dim=1).min()) > 0.98
+
+
+def test_the_last_sample_needs_no_search() -> None:
+    span, points, duals = span_of()
+    whole = completed(span, duals[:-1])
+    assert len(whole) == span.r
+    assert abs(float(places(span, whole)[-1] @ points[-1])) > 1 - 1e-8
+
+
+def test_the_complement_is_orthonormal_and_orthogonal() -> None:
+    _, _, duals = span_of()
+    basis = complement(duals[:5])
+    assert torch.allclose(basis.T @ basis, torch.eye(basis.shape[1], dtype=basis.dtype), atol=1e-10)
+    assert float((duals[:5] @ basis).abs().max()) < 1e-10
+
+
+def test_rows_of_units_that_fired_alone_are_samples() -> None:
+    stream = torch.Generator().manual_seed(0)
+    samples = torch.randn(30, 6, generator=stream, dtype=torch.float64)
+    extended = torch.cat([samples, torch.ones(30, 1, dtype=torch.float64)], dim=1)
+    coefficients = torch.randn(40, 30, generator=stream, dtype=torch.float64)
+    coefficients[:2] = 0
+    coefficients[0, 3], coefficients[1, 3] = 2.0, -0.5  # two units that only sample 3 moved
+    found = lone_samples(coefficients @ extended, 1e-12, bias=True)
+    assert found.units == (2,)
+    assert torch.allclose(found.inputs[0], samples[3], atol=1e-9)
+
+
+def test_the_seed_of_the_start_is_the_one_with_a_rank() -> None:
+    victim = train(seed=7)
+
+    def drawn(seed: int) -> torch.Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            layer = torch.nn.Linear(40, 400)
+        return with_bias(layer.weight, layer.bias)
+
+    tried = list(try_seeds(victim.end, drawn, 50))
+    assert [one.seed for one in tried if one.fits] == [7]
+    assert len(tried) == 8
+    assert min(one.weak for one in tried[:-1]) > 0.05

@@ -1,0 +1,66 @@
+"""Ordinary networks for the tests of silent units: plain PyTorch, default layers with bias, torch's own optimisers."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from exhume.layer_states import with_bias
+
+
+def rows(n: int, d: int, seed: int) -> Tensor:
+    """Raw data: columns with means and scales of their own, rows of different norms."""
+    stream = torch.Generator().manual_seed(seed)
+    values = torch.randn(n, d, generator=stream) * (0.5 + torch.rand(d, generator=stream))
+    return values * (0.6 + 0.8 * torch.rand(n, 1, generator=stream)) + 0.3 * torch.randn(d, generator=stream)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    model: nn.Sequential
+    before: dict[str, Tensor]
+    optimiser: Any
+    inputs: Tensor
+
+    @property
+    def layer(self) -> nn.Linear:
+        found = self.model[0]
+        assert isinstance(found, nn.Linear)
+        return found
+
+    @property
+    def start(self) -> Tensor:
+        return with_bias(self.before["0.weight"], self.before.get("0.bias"))
+
+    @property
+    def end(self) -> Tensor:
+        return with_bias(self.layer.weight, self.layer.bias)
+
+
+def train(
+    n: int = 12,
+    d: int = 40,
+    h: int = 400,
+    seed: int = 0,
+    steps: int = 120,
+    bias: bool = True,
+    activation: type[nn.Module] = nn.ReLU,
+    optimiser: str = "SGD",
+    **options: Any,
+) -> Trained:
+    """Mini-batches of half the data, cross-entropy, three classes, three layers."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(d, h, bias=bias), activation(), nn.Linear(h, 64), nn.ReLU(), nn.Linear(64, 3))
+        before = copy.deepcopy(model.state_dict())
+        inputs, labels = rows(n, d, seed), torch.arange(n) % 3
+        options = options or ({"lr": 0.05, "momentum": 0.9} if optimiser == "SGD" else {"lr": 1e-3})
+        made = getattr(torch.optim, optimiser)(model.parameters(), **options)
+        for _ in range(steps):
+            chosen = torch.randperm(n)[: max(1, n // 2)]
+            made.zero_grad()
+            nn.functional.cross_entropy(model(inputs[chosen]), labels[chosen]).backward()
+            made.step()
+    return Trained(model, before, made, inputs)
