@@ -7,10 +7,10 @@ from exhume.attacks.silent.evidence import evidence, taken_apart, zeros_of
 from exhume.attacks.silent.joint import completed, places
 from exhume.attacks.silent.lone_units import lone_samples
 from exhume.attacks.silent.placing import complement, logistic_step
-from exhume.attacks.silent.seed_search import try_seeds
+from exhume.attacks.silent.seed_search import default_rows, try_seeds
 from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import spectrum
-from exhume.layer_states import changed, with_bias
+from exhume.layer_states import changed
 from silent_victims import train
 
 
@@ -113,16 +113,15 @@ def test_rows_of_units_that_fired_alone_are_samples() -> None:
     assert torch.allclose(found.inputs[0], samples[3], atol=1e-9)
 
 
-def test_the_seed_of_the_start_is_the_one_with_a_rank() -> None:
+def test_the_seed_of_the_start_is_found_among_others() -> None:
     victim = train(seed=7)
-
-    def drawn(seed: int) -> torch.Tensor:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            layer = torch.nn.Linear(40, 400)
-        return with_bias(layer.weight, layer.bias)
-
-    tried = list(try_seeds(victim.end, drawn, 50))
+    draw = default_rows(victim.layer)
+    assert torch.equal(draw(7, 400), victim.before["0.weight"])
+    tried = list(try_seeds(victim.layer.weight.detach(), draw, 50))
     assert [one.seed for one in tried if one.fits] == [7]
     assert len(tried) == 8
-    assert min(one.weak for one in tried[:-1]) > 0.05
+
+
+def test_weights_of_another_training_fit_no_seed() -> None:
+    victim = train(seed=7, optimiser="Adam", lr=0.1)
+    assert not any(one.fits for one in try_seeds(victim.layer.weight.detach(), default_rows(victim.layer), 10))

@@ -1,13 +1,15 @@
 """From what a user names on the command line to a question that can be audited: files, code, data."""
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from exhume.attacks.silent.seed_search import default_rows, try_seeds
 from exhume.auditing.audit import Audit, Question
 from exhume.auditing.module_target import Start, default_input_shape, target_of_module
 from exhume.auditing.records import (
@@ -46,6 +48,7 @@ class Request:
     activation: str | None = None
     initial: Path | Literal["zero"] | None = None
     initial_seed: int | None = None
+    initial_seed_search: int | None = None
     input_shape: tuple[int, ...] | None = None
     truth: Path | DataConfig | None = None
     control: Path | DataConfig | None = None
@@ -63,20 +66,36 @@ class Request:
             raise UsageError("expected --activation with --features, e.g. --activation relu, found none")
         if self.model is not None and self.activation is not None:
             raise UsageError(f"expected no --activation with --model, whose code says it, found {self.activation!r}")
-        if self.initial is not None and self.initial_seed is not None:
-            raise UsageError("expected one of --initial and --initial-seed, found both")
-        if self.initial_seed is not None and self.model is None:
-            raise UsageError("expected --model with --initial-seed, which draws its weights again, found none")
+        starts = (self.initial, self.initial_seed, self.initial_seed_search)
+        if sum(start is not None for start in starts) > 1:
+            raise UsageError("expected one of --initial, --initial-seed and --initial-seed-search, found several")
+        if self.model is None and (self.initial_seed is not None or self.initial_seed_search is not None):
+            raise UsageError("expected --model with a seed, which draws its weights again, found none")
         if self.control is not None and self.truth is None:
             raise UsageError("expected --truth with --control, found none to compare it with")
 
 
-def read_question(request: Request) -> Question:
-    """Reads everything. A factory of the user's own runs here, because the user named it."""
+def read_question(request: Request, watch: Callable[[int], None] = lambda seed: None) -> Question:
+    """Reads everything. A factory of the user's own runs here, because the user named it.
+
+    `watch` is told each seed that is tried, where the start is searched for.
+    """
     file = read_weights(request.weights)
     truth = _truth(request)
+    note = None
+    if request.initial_seed_search is not None:
+        tried = request.initial_seed_search
+        seed = found_seed(str(request.model), file.tensors, tried, watch)
+        request = replace(request, initial_seed=seed, initial_seed_search=None)
+        note = (
+            f"None of the seeds below {tried:,} draws a start of these weights."
+            if seed is None
+            else f"Your seed is {seed}: anybody can find it, and draw the weights before training from it."
+        )
     read_target = _rows_target if request.model is None else _module_target
     target = read_target(request, file, truth)
+    if note is not None:
+        target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
     return Question(target, artefact, file.path.name, truth, _control(request, truth), [_command(request)])
 
@@ -161,6 +180,30 @@ def _start(request: Request) -> Start:
             return read_weights(path).tensors
     if request.initial_seed is not None:
         return _build(str(request.model), request.initial_seed).state_dict()
+    return None
+
+
+def found_seed(
+    spec: str, published: Mapping[str, Tensor], seeds: int, watch: Callable[[int], None] = lambda seed: None
+) -> int | None:
+    """The seed below `seeds` from which the factory draws a start of these weights; None where there is none."""
+    model = _build(spec, 0)
+    name, layer = next(
+        ((name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear)), (None, None)
+    )
+    key = f"{name}.weight" if name else "weight"
+    if layer is None or key not in published or published[key].shape != layer.weight.shape:
+        raise ExhumeError(f"expected a linear layer of the model in the weights, found no {key!r} of its shape")
+
+    def by_factory(seed: int, rows: int) -> Tensor:
+        return _build(spec, seed).state_dict()[key][:rows]
+
+    fast = default_rows(layer)
+    same = torch.equal(fast(0, len(layer.weight)), layer.weight.detach())
+    for tried in try_seeds(published[key].to(layer.weight.dtype), fast if same else by_factory, seeds):
+        watch(tried.seed)
+        if tried.fits:
+            return tried.seed
     return None
 
 

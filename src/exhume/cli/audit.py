@@ -49,6 +49,9 @@ class TargetOptions:
     initial_seed: Annotated[
         int | None, typer.Option(min=0, help="The same, drawn again: torch.manual_seed(S), then the factory.")
     ] = None
+    initial_seed_search: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="The same, for an unknown seed: tries 0 to N - 1.")
+    ] = None
     image_shape: Annotated[
         str | None, typer.Option(help="How the model takes one input, e.g. 3,32,32 or flat; default: by the data.")
     ] = None
@@ -140,7 +143,8 @@ def audit(
         recipe=parse_names(recipe) or (),
         seed=seed,
     )
-    question = read_question(_request(target, records))
+    with _seed_bar(target.initial_seed_search) as tried:
+        question = read_question(_request(target, records), tried)
     seen = question.target.observation
     n = records.samples if question.truth is None else len(question.truth.inputs)
     say(explain(gauge(seen.p, seen.d, n))[0], json)
@@ -174,12 +178,28 @@ def _request(target: TargetOptions, records: RecordOptions) -> "Request":
         activation=target.activation,
         initial="zero" if target.initial == "zero" else None if target.initial is None else Path(target.initial),
         initial_seed=target.initial_seed,
+        initial_seed_search=target.initial_seed_search,
         input_shape=shape,
         truth=records.source(records.truth),
         control=records.source(records.control),
         norm=target.row_norm,
         command=("exhume", *sys.argv[1:]),
     )
+
+
+@contextmanager
+def _seed_bar(seeds: int | None) -> "Iterator[Callable[[int], None]]":
+    """One bar for the search of a seed; nothing where none is searched for, or where there is no terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if seeds is None or not console.is_terminal:
+        yield lambda seed: None
+        return
+    with Progress(console=console, transient=True) as bars:
+        task = bars.add_task("seeds", total=seeds)
+        yield lambda seed: bars.update(task, completed=seed + 1)
 
 
 @contextmanager
