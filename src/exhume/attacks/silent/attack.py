@@ -126,6 +126,7 @@ class SilentCase:
             "rank": shown.rank if shown.clear else None,
             "gap": shown.gap,
             "decay": shown.scale,
+            "noise_explained": shown.explained,
             "directions_only": not states.bias and observation.knowledge.norm is None,
             "subspace": f"{states.describe()}; {shown.describe()}",
             "subspace_rank": shown.rank if shown.clear else None,
@@ -161,7 +162,7 @@ class SilentCase:
         span = self.problem.span
         samples = samples_of(span, candidates)
         self._judged = (candidates, samples)
-        told = witnessed(span, self.unseen, samples)
+        told = witnessed(span, self.unseen, samples, self.shown.explained)
         sure = sum(value >= 0.5 for value in told.confidence)
         outcome = Outcome.RECOVERED if sure == span.r else Outcome.PARTIAL if sure else Outcome.NOT_CONVERGED
         certificate = Certificate(outcome, told.heard if len(candidates) else None, self.unseen.h, told.confidence)

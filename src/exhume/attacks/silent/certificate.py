@@ -42,7 +42,8 @@ class Witnessed:
     confidence: tuple[float, ...]
 
 
-def witnessed(fitted: Span, unseen: Span, samples: Samples) -> Witnessed:
+def witnessed(fitted: Span, unseen: Span, samples: Samples, explained: bool = True) -> Witnessed:
+    """`explained`: only rounding is left of the change beside its rank; otherwise nothing is called recovered."""
     duals, points = samples.duals, samples.points
     zeros, depth = zeros_of(unseen, duals), unseen.depth(points)
     should = depth > MARGIN
@@ -54,7 +55,13 @@ def witnessed(fitted: Span, unseen: Span, samples: Samples) -> Witnessed:
     heard = float((energy * should).sum() / should.sum().clamp_min(1)) / max(float(energy.mean()), 1e-300)
     share = kept / silent.clamp_min(1)
     exact = EXACT if int(samples.certain.sum()) == fitted.r else EXACT_OF_A_PART
-    sure = samples.certain.cpu() & (chance < CHANCE) & (share >= SILENT_SHARE).cpu() & (samples.spread < exact).cpu()
+    sure = (
+        samples.certain.cpu()
+        & explained
+        & (chance < CHANCE)
+        & (share >= SILENT_SHARE).cpu()
+        & (samples.spread < exact).cpu()
+    )
     confidence = tuple(_confidence(bool(ok), float(p), float(s)) for ok, p, s in zip(sure, chance, share, strict=True))
     return Witnessed(silent, kept, chance, heard if math.isfinite(heard) else 1.0, confidence)
 

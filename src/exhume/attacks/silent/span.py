@@ -33,6 +33,8 @@ class Span:
     noise: Float[Tensor, " r"]
     units: Tensor
     bias: bool
+    edge: float
+    """The largest singular value that rounding makes: what is below it in L cannot be seen."""
     leak: float = 0.0
 
     @property
@@ -78,6 +80,8 @@ class Span:
             values = (points @ end.T).neg_()
             size = values.abs()
             highest = torch.minimum(highest, values)
+        if not self.h:
+            return highest
         return highest / size.median(dim=1, keepdim=True).values.clamp_min(torch.finfo(points.dtype).tiny)
 
     def facing(self, points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
@@ -105,12 +109,13 @@ def open_span(states: LayerStates, shown: Spectrum, used: Bool[Tensor, " h"]) ->
     alive = change.norm(dim=1) > ALIVE * shown.noise * change.shape[1] ** 0.5
     size = shown.values[: shown.rank] / int(used.sum()) ** 0.5
     unscale = size[:, None] * shown.directions.T
+    edge = shown.noise * (int(used.sum()) ** 0.5 + change.shape[1] ** 0.5)
 
     def part(chosen: Bool[Tensor, " h"]) -> Span:
         units = (chosen & alive).nonzero()[:, 0]
         ends = tuple(end[units].double() @ unscale.T for end in states.ends)
         rows = change[units] @ shown.directions / size
-        return Span(rows, ends, unscale, shown.noise / size, units, states.bias, states.leak)
+        return Span(rows, ends, unscale, shown.noise / size, units, states.bias, edge, states.leak)
 
     return part(used), part(~used)
 

@@ -17,6 +17,8 @@ from torch import Tensor
 from exhume.layer_states import LayerStates
 
 GAP = 2.0  # of neighbouring singular values; rounding alone has ratios near 1
+ROUNDED = 300.0  # times one rounding: steps add up, to 18 after 600 of them and 42 after 3,000
+WHITE = 1.15  # by how much the largest singular value of white noise may exceed sigma (sqrt h + sqrt c)
 FLAT = 30.0  # what is left may begin this far above its median: rounding does by up to 19, the change of Adam by 80
 CLEARER = 3.0  # by how much weight decay has to widen the gap to be believed
 PLAIN = 1e-7  # c this close to 1 is plain descent, up to rounding
@@ -35,6 +37,8 @@ class Spectrum:
     gap: float
     noise: float
     scale: float = 1.0
+    explained: bool = True
+    """Whether what is left is rounding or white noise. Otherwise samples may hide in it, and others may be blends."""
 
     @property
     def clear(self) -> bool:
@@ -116,5 +120,7 @@ def _decompose(change: Float[Tensor, "h c"], weights: Tensor, scale: float = 1.0
     raised = values.clamp_min(max(floor, 1e-8 * float(values[0])))
     rank, gap = _last_gap(raised)
     noise = math.sqrt(float(values[rank:].square().sum()) / max(1, (h - rank) * (columns - rank)))
+    edge = noise * (math.sqrt(h) + math.sqrt(columns))
+    explained = noise <= ROUNDED * rounding(weights) or (rank < len(values) and float(values[rank]) <= WHITE * edge)
     directions = vectors[:, :rank] if h >= columns else torch.linalg.qr(change.T @ vectors[:, :rank])[0]
-    return Spectrum(values, directions.contiguous(), rank, gap, max(noise, rounding(weights) / 4), scale)
+    return Spectrum(values, directions.contiguous(), rank, gap, max(noise, rounding(weights) / 4), scale, explained)
