@@ -16,11 +16,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.silent.evidence import evidence
+from exhume.attacks.silent.evidence import CLEARLY, Evidence, evidence
 from exhume.attacks.silent.joint import places, polished, refitted
 from exhume.attacks.silent.span import Span
 
 FOLDS = 5
+CONTRADICTIONS, CONTRADICTED = 2, 0.005  # zeros by chance, and of units whose samples were drawn late
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,8 @@ def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
         none = duals.new_zeros(0)
         return Samples(duals, duals, none.bool(), none)
     duals, points = polished(span, duals)
-    certain = evidence(span, duals, points).certain
+    told = evidence(span, duals, points)
+    certain = told.certain & ~_contradicted(span, told, points)
     points = _from_certain(span, duals, certain)
     whole = span.inputs(points)
     squares = torch.zeros(len(duals), dtype=whole.dtype, device=whole.device)
@@ -48,6 +50,14 @@ def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
         squares += (span.inputs(_from_certain(left, again, certain)) - whole).square().sum(dim=1)
     variance = (FOLDS - 1) / FOLDS * squares / whole.square().sum(dim=1).clamp_min(torch.finfo(whole.dtype).tiny)
     return Samples(duals, points, certain, (variance + _hidden(span, duals, points).square()).sqrt())
+
+
+def _contradicted(span: Span, told: Evidence, points: Float[Tensor, "m r"]) -> Bool[Tensor, " m"]:
+    """Zeros at units that fired. Where outputs are few, what units get from two samples is nearly proportional, and a
+    combination of the two duals is zero at units that both fire, too."""
+    fired = span.fired_at_first(points, CLEARLY)
+    impossible = (told.zeros & fired).sum(dim=1) - told.chance - 4 * told.chance.sqrt()
+    return impossible > CONTRADICTIONS + CONTRADICTED * fired.sum(dim=1)
 
 
 def _hidden(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, " m"]:
