@@ -10,18 +10,19 @@ relative to that part, leaves them one. Clusters of samples in a file with noise
 samples.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.silent.evidence import CLEARLY, Evidence, evidence
+from exhume.attacks.silent.evidence import CLEARLY, ZERO, Evidence, evidence
 from exhume.attacks.silent.joint import places, polished, refitted
 from exhume.attacks.silent.span import Span
 
 FOLDS = 5
-CONTRADICTIONS, CONTRADICTED = 2, 0.005  # zeros by chance, and of units whose samples were drawn late
+CONTRADICTIONS, CONTRADICTED = 1, 0.002  # more than by chance: of units whose samples were drawn late
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
         return Samples(duals, duals, none.bool(), none)
     duals, points = polished(span, duals)
     told = evidence(span, duals, points)
-    certain = told.certain & ~_contradicted(span, told, points)
+    certain = told.certain & ~_contradicted(span, told, duals, points)
     points = _from_certain(span, duals, certain)
     whole = span.inputs(points)
     squares = torch.zeros(len(duals), dtype=whole.dtype, device=whole.device)
@@ -52,11 +53,15 @@ def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
     return Samples(duals, points, certain, (variance + _hidden(span, duals, points).square()).sqrt())
 
 
-def _contradicted(span: Span, told: Evidence, points: Float[Tensor, "m r"]) -> Bool[Tensor, " m"]:
+def _contradicted(
+    span: Span, told: Evidence, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]
+) -> Bool[Tensor, " m"]:
     """Zeros at units that fired. Where outputs are few, what units get from two samples is nearly proportional, and a
     combination of the two duals is zero at units that both fire, too."""
     fired = span.fired_at_first(points, CLEARLY)
-    impossible = (told.zeros & fired).sum(dim=1) - told.chance - 4 * told.chance.sqrt()
+    density = 2 * ZERO / math.sqrt(2 * math.pi)  # of Gaussian entries of mean square 1, times the width of a zero
+    by_chance = density * span.tolerance(duals)[:, 0] * fired.sum(dim=1)
+    impossible = (told.zeros & fired).sum(dim=1) - by_chance - 1.5 * by_chance.sqrt()
     return impossible > CONTRADICTIONS + CONTRADICTED * fired.sum(dim=1)
 
 
