@@ -24,6 +24,7 @@ from exhume.layer_states import LayerStates
 from exhume.metrics.errors import Evaluation
 from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Knowledge, Observation
+from exhume.observing.one_layer import layer_observation
 from exhume.reconstruction import Reconstruction
 
 
@@ -58,11 +59,7 @@ def observe_layer(states: LayerStates, knowledge: Knowledge | None = None) -> Ob
 
     `exhume.changed` and `exhume.averaged` make the states. Only the silent-units attack reads such an observation.
     """
-    published = states.ends[-1]
-    rows, bias = (published[:, :-1], published[:, -1]) if states.bias else (published, None)
-    features = RidgeFeatures(HeldRows(rows.contiguous().float()), named_activation("relu"), bias, trained=True)
-    told = knowledge or Knowledge(initial="distribution")
-    return Observation(features, torch.zeros(1, states.h), told, layers=(states,))
+    return layer_observation(states, knowledge)
 
 
 def reconstruct(

@@ -22,7 +22,7 @@ from exhume.attacks.silent.joint import places, polished, refitted
 from exhume.attacks.silent.span import Span
 
 FOLDS = 5
-CONTRADICTIONS, CONTRADICTED = 1, 0.002  # more than by chance: of units whose samples were drawn late
+CONTRADICTIONS, CONTRADICTED = 1, 0.002  # more than by chance: units that rested in between
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def _contradicted(
 ) -> Bool[Tensor, " m"]:
     """Zeros at units that fired. Where outputs are few, what units get from two samples is nearly proportional, and a
     combination of the two duals is zero at units that both fire, too."""
-    fired = span.fired_at_first(points, CLEARLY)
+    fired = span.fires_throughout(points, CLEARLY)
     density = 2 * ZERO / math.sqrt(2 * math.pi)  # of Gaussian entries of mean square 1, times the width of a zero
     by_chance = density * span.tolerance(duals)[:, 0] * fired.sum(dim=1)
     impossible = (told.zeros & fired).sum(dim=1) - by_chance - 1.5 * by_chance.sqrt()

@@ -84,10 +84,13 @@ class Span:
             return highest
         return highest / size.median(dim=1, keepdim=True).values.clamp_min(torch.finfo(points.dtype).tiny)
 
-    def fired_at_first(self, points: Float[Tensor, "m r"], margin: float) -> Bool[Tensor, "m u"]:
-        """Which units fire clearly at the first known end, where gradients are largest: they cannot have zeros."""
-        values = points @ self.ends[0].T
-        return values > margin * values.abs().median(dim=1, keepdim=True).values if self.h else values > 0
+    def fires_throughout(self, points: Float[Tensor, "m r"], margin: float) -> Bool[Tensor, "m u"]:
+        """Which units fire clearly at all known ends: they cannot have zeros."""
+        fires = torch.ones(len(points), self.h, dtype=torch.bool, device=points.device)
+        for end in self.ends if self.h else ():
+            values = points @ end.T
+            fires &= values > margin * values.abs().median(dim=1, keepdim=True).values
+        return fires
 
     def facing(self, points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
         """Rows of norm 1. With a bias the last coordinate of x̃ is 1, which tells the sign."""

@@ -1,0 +1,63 @@
+"""The second act of the demo: faces out of an ordinary PyTorch network, through its first layer alone.
+
+Default layers with bias, labels at random, mini-batches, momentum, cross-entropy: nothing is arranged for the attack.
+It sees the first layer before and after training, and neither the faces nor their number.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from exhume.attacks.loop import run_attack
+from exhume.attacks.silent.attack import SilentUnits
+from exhume.data.config import DataConfig
+from exhume.data.load import load
+from exhume.layer_states import changed, with_bias
+from exhume.metrics.errors import relative_errors
+from exhume.metrics.matching import match
+from exhume.observing.one_layer import layer_observation
+from exhume.reconstruction import Reconstruction
+
+SAMPLES, UNITS, CLASSES = 50, 2000, 2
+STEPS, BATCH, RATE, MOMENTUM = 400, 10, 0.01, 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Dug:
+    """Pictures of the faces and of what came back, in the same order, and errors over each face's norm."""
+
+    found: Reconstruction
+    truth: Float[Tensor, "n c h w"]
+    recovered: Float[Tensor, "n c h w"]
+    errors: Float[Tensor, " n"]
+
+
+def dig_faces(seed: int = 0) -> Dug:
+    """Trains a network of 625-2000-2 on 50 faces, forgets them, and digs them out again."""
+    data = load(DataConfig(name="faces", samples=SAMPLES, norm="keep", seed=seed))
+    before, after = _train(data.inputs.float(), seed)
+    states = changed(before, after, bias=True, name="0")
+    found = run_attack(layer_observation(states), SilentUnits(), seed=seed).reconstruction
+    inputs, candidates = data.inputs.float(), found.candidates.float()
+    order = match(inputs, candidates, sign_free=False).candidate
+    shown = torch.where((order >= 0)[:, None], candidates[order.clamp_min(0)], inputs.mean(dim=0))
+    pixels = [data.preparation.to_pixels(rows, data.preparation.scale) for rows in (inputs, shown)]
+    return Dug(found, pixels[0], pixels[1], relative_errors(inputs.double(), candidates.double()))
+
+
+def _train(inputs: Float[Tensor, "n d"], seed: int) -> tuple[Float[Tensor, "h c"], Float[Tensor, "h c"]]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        first = nn.Linear(inputs.shape[1], UNITS)
+        model = nn.Sequential(first, nn.ReLU(), nn.Linear(UNITS, CLASSES))
+        before = with_bias(first.weight, first.bias).clone()
+        labels = torch.randint(CLASSES, (len(inputs),))
+        optimiser = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+        for _ in range(STEPS):
+            chosen = torch.randperm(len(inputs))[:BATCH]
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(inputs[chosen]), labels[chosen]).backward()
+            optimiser.step()
+    return before, with_bias(first.weight, first.bias).clone()
