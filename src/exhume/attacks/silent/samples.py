@@ -22,7 +22,7 @@ from exhume.attacks.silent.joint import places, polished, refitted
 from exhume.attacks.silent.span import Span
 
 FOLDS = 5
-CONTRADICTIONS, CONTRADICTED = 1, 0.002  # more than by chance: units that rested in between
+RESTED = 0.017  # of the units that fire at both ends: they may have rested in between
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ def _contradicted(
     fired = span.fires_throughout(points, CLEARLY)
     density = 2 * ZERO / math.sqrt(2 * math.pi)  # of Gaussian entries of mean square 1, times the width of a zero
     by_chance = density * span.tolerance(duals)[:, 0] * fired.sum(dim=1)
-    impossible = (told.zeros & fired).sum(dim=1) - by_chance - 1.5 * by_chance.sqrt()
-    return impossible > CONTRADICTIONS + CONTRADICTED * fired.sum(dim=1)
+    expected = torch.maximum(by_chance + 1.5 * by_chance.sqrt(), RESTED * fired.sum(dim=1))
+    return (told.zeros & fired).sum(dim=1) > expected.clamp_min(2)
 
 
 def _hidden(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, " m"]:
