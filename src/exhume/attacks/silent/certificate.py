@@ -7,7 +7,8 @@ by chance, with the share p₀ of zeros among the units that fire at its place. 
 is the upper tail of a binomial distribution.
 
 A sample is called recovered if that chance is below one in a million, if most of its silent witnesses are silent, and
-if its place is exact to a twentieth of its norm by leaving units out (a hundredth where samples are missing).
+if its place is exact to a twentieth of its norm by leaving units out. Where a few samples are missing it has to be exact
+to two thousandths; where many are, nothing is called recovered.
 """
 
 import math
@@ -26,7 +27,8 @@ CHANCE = 1e-6
 MARGIN = 0.1
 SILENT_SHARE = 0.6  # of units this little below zero some fired in between; chance alone leaves p0, a few in a thousand
 EXACT = 0.05
-EXACT_OF_A_PART = 0.01  # where samples are missing, places are fitted, and off by up to 7 times their spread
+EXACT_OF_A_PART = 0.002  # where samples are missing, places are fitted, and off by many times their spread
+MOST_OF_THEM = 0.9  # of the rank, below which nothing is called recovered
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,8 @@ def witnessed(fitted: Span, unseen: Span, samples: Samples, explained: bool = Tr
     energy = unseen.columns(duals).square()
     heard = float((energy * should).sum() / should.sum().clamp_min(1)) / max(float(energy.mean()), 1e-300)
     share = kept / silent.clamp_min(1)
-    exact = EXACT if int(samples.certain.sum()) == fitted.r else EXACT_OF_A_PART
+    known = int(samples.certain.sum())
+    exact = EXACT if known == fitted.r else EXACT_OF_A_PART if known >= MOST_OF_THEM * fitted.r else 0.0
     sure = (
         samples.certain.cpu()
         & explained

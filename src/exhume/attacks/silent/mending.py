@@ -18,6 +18,7 @@ from exhume.attacks.silent.span import Span
 
 GIVEN_UP = 0.9  # silence below which a dual that cannot be mended is none
 PASSES = 3
+MOST_ANEW = 10  # of the most doubtful in one pass: each is a search of its own
 
 
 def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
@@ -27,7 +28,7 @@ def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
         silence = silence_of(span, duals, points)
         doubtful = (silence < SOUND_SILENCE).nonzero()[:, 0]
         changed = False
-        for index in doubtful[silence[doubtful].argsort()].tolist():
+        for index in doubtful[silence[doubtful].argsort()][:MOST_ANEW].tolist():
             fresh = _settled_anew(span, duals, index, points[index : index + 1])
             if fresh is not None and fresh.silence > float(silence[index]) + 1e-3:
                 duals, changed = torch.cat([duals[:index], fresh.dual, duals[index + 1 :]]), True
