@@ -7,8 +7,8 @@ by chance, with the share p₀ of zeros among the units that fire at its place. 
 is the upper tail of a binomial distribution.
 
 A sample is called recovered if that chance is below one in a million, if most of its silent witnesses are silent, and
-if its place is exact to a twentieth of its norm by leaving units out. Where a few samples are missing it has to be exact
-to two thousandths; where many are, nothing is called recovered.
+if its place is exact to a twentieth of its norm by leaving units out. Where a few samples are missing it has to be
+exact to two thousandths; where many are, nothing is called recovered.
 """
 
 import math
