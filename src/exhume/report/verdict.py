@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from exhume.reconstruction import Outcome
 from exhume.report.numbers import percent, plain
 from exhume.verdicts import Decision, Findings, Ground, Verdict, decide
 
@@ -32,7 +33,7 @@ def verdict(case: Case) -> dict[str, str]:
         "sentence": f"{decision.verdict.title}: {_rest(case, decision)}",
         "confidence": _confidence(case, decision),
         "outcome": "not run" if outcome is None else outcome.value.replace("_", " "),
-        "advice": NO_ATTACK if outcome is None else outcome.advice,
+        "advice": NO_ATTACK if outcome is None else _advice(case, outcome),
     }
 
 
@@ -119,6 +120,15 @@ def _confidence(case: Case, decision: Decision) -> str:
         case _:
             level = "Medium: which of the candidates are right was not checked."
     return f"{level}{control} {unseen}"
+
+
+def _advice(case: Case, outcome: Outcome) -> str:
+    """What to make of the outcome: an attack on one layer is judged by units, not by weights."""
+    if not case.units:
+        return outcome.advice
+    if outcome is Outcome.NOT_CONVERGED:
+        return "Units that the attack never used confirm no sample: this is inconclusive, not safe."
+    return "Units that the attack never used confirm these samples: treat them as exposed."
 
 
 def _kept(case: Case) -> str:
