@@ -1,11 +1,12 @@
 """Ordinary networks to attack: plain PyTorch, default layers with bias, raw data, torch's own optimisers.
 
-Used by `silent_units.py` and `silent_certificate.py`. Nothing here comes from exhume's own victims.
+Used by `silent_*.py`. Nothing here comes from exhume's own victims.
 """
 
 import copy
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-ACTIVATIONS = {"relu": nn.ReLU, "relu6": nn.ReLU6, "leaky": nn.LeakyReLU, "prelu": nn.PReLU, "gelu": nn.GELU}
-LEAKS = {"relu": 0.0, "relu6": 0.0, "leaky": 0.01, "prelu": 0.25, "gelu": 0.2}
+ACTIVATIONS: Mapping[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "leaky": nn.LeakyReLU,
+    "prelu": nn.PReLU,
+    "hardtanh": nn.Hardtanh,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "softplus": nn.Softplus,
+    "elu": nn.ELU,
+}
+Augmentation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Rows and their targets (one-hot) to others, by torch's global stream."""
+
+
+def leak_of(activation: str) -> float:
+    """The share of a gradient that passes below zero, at the size that preactivations usually have."""
+    at = torch.tensor([-0.5, 0.5], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(ACTIVATIONS[activation]().double()(at).sum(), at)
+    return float(slope[0].abs() / slope[1].abs())
+
+
+LEAKS = {name: leak_of(name) for name in ACTIVATIONS}
 
 
 def cifar(data_dir: Path, n: int, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -41,11 +63,15 @@ def flipped(rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
+    """`kept`: the first layer after some steps; `average`: its moving average, where one was asked for."""
+
     model: nn.Sequential
     start: Tensor
     end: Tensor
     optimiser: Any
     inputs: Tensor
+    kept: Mapping[int, Tensor] = field(default_factory=dict)
+    average: Tensor | None = None
 
 
 def first_layer(model: nn.Sequential) -> Tensor:
@@ -53,6 +79,17 @@ def first_layer(model: nn.Sequential) -> Tensor:
     assert isinstance(layer, nn.Linear)
     weight = layer.weight.detach().clone()
     return weight if layer.bias is None else torch.cat([weight, layer.bias.detach()[:, None]], dim=1)
+
+
+def network(
+    sizes: tuple[int, ...], activation: str = "relu", batch_norm: bool = False, dropout: float = 0.0
+) -> nn.Sequential:
+    """Dense layers with bias, drawn from torch's global stream; the last of them is linear."""
+    layers: list[nn.Module] = []
+    for a, b in itertools.pairwise(sizes[:-1]):
+        layers += [nn.Linear(a, b), *([nn.BatchNorm1d(b)] if batch_norm else []), ACTIVATIONS[activation]()]
+        layers += [nn.Dropout(dropout)] if dropout else []
+    return nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
 
 
 def train(
@@ -65,26 +102,50 @@ def train(
     batch: int = 20,
     optimiser: str = "SGD",
     activation: str = "relu",
+    batch_norm: bool = False,
+    dropout: float = 0.0,
     flips: bool = False,
+    augment: Augmentation | None = None,
+    smoothing: float = 0.0,
+    clip: float | None = None,
+    frozen: bool = False,
+    begin: nn.Sequential | None = None,
+    keep: tuple[int, ...] = (),
+    average: float | None = None,
     **options: Any,
 ) -> Trained:
-    """Mini-batches at random, cross-entropy; SGD with momentum 0.9 at 0.01 unless options say otherwise."""
+    """Mini-batches at random, cross-entropy; SGD with momentum 0.9 at 0.01 unless options say otherwise.
+
+    `begin`: a model to go on from. `clip`: the largest norm of a step's gradient. `frozen`: the first layer stays.
+    `average`: the decay of a moving average of the first layer."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        sizes = (inputs.shape[1], *widths)
-        layers: list[nn.Module] = []
-        for a, b in itertools.pairwise(sizes):
-            layers += [nn.Linear(a, b), ACTIVATIONS[activation]()]
-        model = nn.Sequential(*layers[:-1])
-        start = first_layer(model)
+        model = network((inputs.shape[1], *widths), activation, batch_norm, dropout)
+        if begin is not None:
+            model = copy.deepcopy(begin)
+        model.train()
+        model[0].requires_grad_(not frozen)
+        start, kept = first_layer(model), dict[int, Tensor]()
+        mean = start.clone()
         options = options or ({"lr": 0.01, "momentum": 0.9} if optimiser == "SGD" else {"lr": 1e-3})
-        made = getattr(torch.optim, optimiser)(model.parameters(), **options)
-        for _ in range(steps):
+        trainable = [value for value in model.parameters() if value.requires_grad]
+        made = getattr(torch.optim, optimiser)(trainable, **options)
+        for step in range(1, steps + 1):
             chosen = torch.randperm(len(inputs))[:batch]
-            rows = inputs[chosen]
+            rows, targets = inputs[chosen], labels[chosen]
             if flips:
                 rows = torch.where(torch.rand(len(rows), 1) < 0.5, flipped(rows), rows)
+            if augment is not None:
+                rows, targets = augment(rows, nn.functional.one_hot(targets, widths[-1]).float())
             made.zero_grad()
-            nn.functional.cross_entropy(model(rows), labels[chosen]).backward()
+            nn.functional.cross_entropy(model(rows), targets, label_smoothing=smoothing).backward()
+            if clip is not None:
+                nn.utils.clip_grad_norm_(trainable, clip)
             made.step()
-    return Trained(copy.deepcopy(model), start, first_layer(model), made, inputs)
+            if step in keep:
+                kept[step] = first_layer(model)
+            if average is not None:
+                mean = average * mean + (1 - average) * first_layer(model)
+    return Trained(
+        copy.deepcopy(model), start, first_layer(model), made, inputs, kept, None if average is None else mean
+    )
