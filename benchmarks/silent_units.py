@@ -8,18 +8,16 @@ n is not told; the truth is only used for scoring. Errors are over each sample's
 import argparse
 import resource
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from ordinary_networks import LEAKS, Trained, cifar, faces, flipped, train
+from silent_scoring import attack
 from torch import Tensor
 
-import exhume
 from exhume.layer_states import LayerStates, changed
-from exhume.metrics.errors import relative_errors
 from exhume.observing.optimiser_states import optimiser_layer
 
 
@@ -92,19 +90,10 @@ def main() -> None:
 
 def _line(case: Case, data_dir: Path, seed: int) -> tuple[str, ...]:
     states, samples = case.make(data_dir, seed)
-    began = time.monotonic()
-    found = exhume.reconstruct(exhume.observe_layer(states), seed=seed, budget_seconds=case.seconds)
-    seconds = time.monotonic() - began
-    sure = torch.tensor(found.certificate.confidence) >= 0.5
-    errors, wrong = torch.ones(len(samples)), 0
-    if len(found.inputs):
-        errors = relative_errors(samples.double(), found.inputs.double())
-        nearest = (torch.cdist(found.inputs.double(), samples.double()) / samples.double().norm(dim=1)).amin(dim=1)
-        wrong = int((sure & (nearest > 0.1)).sum())
-    rank = "none" if found.facts["rank"] is None else str(found.facts["rank"])
-    near = f"{int((errors < 0.1).sum())} of {len(samples)}"
-    numbers = f"{float(errors.median()):.0e}", f"{float(errors.max()):.0e}", f"{seconds:.0f}"
-    return rank, near, str(int(sure.sum())), str(wrong), *numbers
+    told = attack(states, samples, seed=seed, budget_seconds=case.seconds).score
+    rank = "none" if told.rank is None else str(told.rank)
+    numbers = f"{told.median:.0e}", f"{told.worst:.0e}", f"{told.seconds:.0f}"
+    return rank, f"{told.within} of {told.samples}", str(told.called), str(told.wrong), *numbers
 
 
 if __name__ == "__main__":
