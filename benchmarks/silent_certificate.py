@@ -11,7 +11,7 @@ parts can run side by side. `--only` runs one problem again and says of each wro
 A call is wrong if it is farther than a tenth of a sample's norm from every sample. Intervals are Clopper-Pearson, 95 %:
 over calls, and over problems, since calls of one problem are not independent.
 
-About 1 s per problem on one core, 10 minutes for 600. Expect no wrong call.
+About 2 s per problem on one core, 20 minutes for 600. Expect no wrong call, and calls in one problem of six.
 """
 
 import argparse
