@@ -11,7 +11,7 @@ What is done to published weights is done to all layers: float16, bfloat16 and n
 pruning to matrices (biases stay). What was pruned is zero, so an attacker knows where to fill it in: one row does so,
 and is told the rank (`low_rank_completion.py`). DP-SGD is `exhume.victims.private`, with its epsilon for delta = 1e-5.
 
-About 8 minutes on one core that does nothing else. Expect all 50 within 0.1 without a defence and with half of the
+About 10 minutes on one core of a busy machine. Expect all 50 within 0.1 without a defence and with half of the
 weights pruned and filled in again, and none with Adam, DP-SGD or a secret start.
 """
 
