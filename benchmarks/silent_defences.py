@@ -5,14 +5,14 @@
 CIFAR-10, n = 50, 3072-1000-1000-10, SGD with momentum 0.9, batches of 20, 600 steps; one seed. Each row is printed as
 it is made. Beside what the attack finds stands what the defence leaves of the model: loss and accuracy on the training
 images (as published, without dropout), and accuracy on 500 images that it did not see. With 50 images to learn from
-that is about 20 %, two points of which are chance.
+that is about 20 %, give or take two points.
 
 What is done to published weights is done to all layers: float16, bfloat16 and noise to every number, int8, int4 and
 pruning to matrices (biases stay). What was pruned is zero, so an attacker knows where to fill it in: one row does so,
 and is told the rank (`low_rank_completion.py`). DP-SGD is `exhume.victims.private`, with its epsilon for delta = 1e-5.
 
 About 10 minutes on one core of a busy machine. Expect all 50 within 0.1 without a defence and with half of the
-weights pruned and filled in again, and none with Adam, DP-SGD or a secret start.
+weights pruned and filled in again, and none with Adam, the noise of DP-SGD or a secret start.
 """
 
 import argparse
