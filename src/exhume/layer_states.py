@@ -19,11 +19,13 @@ from torch import Tensor
 from exhume.errors import ExhumeError
 
 SILENT = 0.3  # share of a gradient below zero up to which a unit is called silent
-Source = Literal["training", "checkpoints", "average", "optimiser", "update", "stationary"]
+Source = Literal["training", "checkpoints", "average", "momentum", "adam", "optimiser", "update", "stationary"]
 SOURCES: dict[Source, str] = {
     "training": "the change from the start of training to its end",
     "checkpoints": "the change between two checkpoints",
     "average": "the difference between the weights and their moving average",
+    "momentum": "the momentum buffer that the optimiser keeps",
+    "adam": "the average of gradients that Adam keeps (exp_avg)",
     "optimiser": "the average of gradients that the optimiser keeps",
     "update": "a gradient, or the update of a federated client",
     "stationary": "the weights themselves, which weight decay has made an average of gradients",
@@ -66,7 +68,8 @@ class LayerStates:
         return self.target.shape[1] - self.bias
 
     def describe(self) -> str:
-        return f"layer {self.name!r} ({self.d} -> {self.h}): {SOURCES[self.source]}"
+        read = "" if self.reads == "inputs" else f", which reads {self.reads}"
+        return f"layer {self.name!r} ({self.d} -> {self.h}){read}: {SOURCES[self.source]}"
 
 
 def with_bias(weight: Float[Tensor, "h d"], bias: Float[Tensor, " h"] | None) -> Float[Tensor, "h c"]:

@@ -153,6 +153,7 @@ def _module_target(request: Request, file: WeightsFile, truth: Truth | None) -> 
                 initial=_start(request),
                 norm=request.norm,
                 image_shape=image_shape,
+                beside=file.beside,
             )
         except UsageError:
             if tried == shapes[-1]:
