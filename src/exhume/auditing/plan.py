@@ -64,14 +64,29 @@ def make_plan(target: Target, samples: int | None, seed: int) -> Plan:
     else:
         offers = _for_ridge(observation, samples, seed)
     offers = (*_for_layers(observation, seed), *offers)
-    return Plan(offers, _others(offers, target.no_silence))
+    return Plan(offers, _others(offers, target.no_silence or _behind(observation)))
+
+
+def _behind(observation: Observation) -> str | None:
+    """Layers that can be attacked, but not for inputs."""
+    other = next((states for states in layers_of(observation) if states.d != observation.d), None)
+    if other is None:
+        return None
+    return (
+        f"layer {other.name!r} reads {other.reads}, {other.d} numbers per sample: attack it in Python with "
+        "exhume.observe_layer, for those features"
+    )
 
 
 def _for_layers(observation: Observation, seed: int) -> tuple[Offer, ...]:
-    """One attack per state of a layer, in the order in which they are known: the strong ones first."""
+    """One attack per state of a layer, in the order in which they are known: the strong ones first.
+
+    What comes back of a layer behind an extractor are features, which an audit has no records of.
+    """
     return tuple(
         Offer("silent-units", f"{_capital(states.describe())}. Its silent units tell samples apart.", seed, layer=place)
         for place, states in enumerate(layers_of(observation))
+        if states.d == observation.d
     )
 
 
