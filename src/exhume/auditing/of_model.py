@@ -77,9 +77,9 @@ def audit(
     `head` is the name of the linear layer to attack, the last one that is called if None. `initial` is the state dict
     before training, "zero" for a head that started at zero, or None where nobody knows. `optimiser` is the state dict
     of the optimiser and `average` that of a moving average of the model, where both would be published too. `truth` are
-    the training inputs, as the model saw them, to count what came back; `control` are others, that it was not trained on. The
-    attack sees neither. `norm` is the norm of every training row and `samples` is n, if an attacker would know them:
-    they are never taken from `truth`. `what_if` names defences to audit again ("int8", "prune50", "noise", "dp"),
+    the training inputs, as the model saw them, to count what came back; `control` are others, that it was not trained
+    on. The attack sees neither. `norm` is the norm of every training row and `samples` is n, if an attacker would know
+    them: they are never taken from `truth`. `what_if` names defences to audit again ("int8", "prune50", "noise", "dp"),
     `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...).
     """
     records = None if truth is None else records_of_rows(truth, labels)
