@@ -121,7 +121,8 @@ def _recorded(model: nn.Module) -> Iterator[list[_Call]]:
         if next(layer.parameters(recurse=False), None) is not None:
             hooks.append(layer.register_forward_hook(_named(hook, name)))
     grads = [parameter.requires_grad for parameter in model.parameters()]
-    model.requires_grad_(True)
+    modes = {layer: layer.training for layer in model.modules()}
+    model.requires_grad_(True).eval()  # random inputs must not move the statistics of a batch norm
     try:
         yield calls
     finally:
@@ -129,6 +130,8 @@ def _recorded(model: nn.Module) -> Iterator[list[_Call]]:
             one.remove()
         for parameter, wanted in zip(model.parameters(), grads, strict=True):
             parameter.requires_grad_(wanted)
+        for layer, mode in modes.items():
+            layer.training = mode
 
 
 def _named(hook, name: str):  # type: ignore[no-untyped-def]
