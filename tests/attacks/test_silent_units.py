@@ -107,7 +107,8 @@ def test_weight_decay_is_taken_off_a_momentum_buffer(seed: int) -> None:
     assert found.facts["rank"] == 12
     assert int((relative_errors(victim.inputs.double(), found.inputs.double()) < 0.1).sum()) >= 11
     called = [value >= 0.5 for value in found.certificate.confidence]
-    assert bool((relative_errors(found.inputs[called].double(), victim.inputs.double()) < 0.1).all())
+    if any(called):
+        assert float(relative_errors(found.inputs[called].double(), victim.inputs.double()).max()) < 0.1
 
 
 def test_adam_leaves_no_rank_and_nothing_is_called_recovered() -> None:
