@@ -19,11 +19,13 @@ from torch import Tensor
 from exhume.errors import ExhumeError
 
 SILENT = 0.3  # share of a gradient below zero up to which a unit is called silent
-Source = Literal["training", "checkpoints", "average", "optimiser", "update", "stationary"]
+Source = Literal["training", "checkpoints", "average", "momentum", "adam", "optimiser", "update", "stationary"]
 SOURCES: dict[Source, str] = {
     "training": "the change from the start of training to its end",
     "checkpoints": "the change between two checkpoints",
     "average": "the difference between the weights and their moving average",
+    "momentum": "the momentum buffer that the optimiser keeps",
+    "adam": "the average of gradients that Adam keeps (exp_avg)",
     "optimiser": "the average of gradients that the optimiser keeps",
     "update": "a gradient, or the update of a federated client",
     "stationary": "the weights themselves, which weight decay has made an average of gradients",
@@ -34,8 +36,9 @@ SOURCES: dict[Source, str] = {
 class LayerStates:
     """`target` is L (h × d, and a last column for the bias if `bias`); `ends` are the weights of the same shape whose
     pattern of activity is known, the published ones last. `start`: weights of which weight decay may have left a
-    multiple in the target. `leak`: the share of a gradient that a unit lets pass below zero, 0 for ReLU.
-    `reads`: "inputs", or the name of what the layer reads where that is not the inputs themselves."""
+    multiple in the target; `taken`: the multiple of them that the target has taken off already, 1 for a change.
+    `leak`: the share of a gradient that a unit lets pass below zero, 0 for ReLU. `reads`: "inputs", or the name of
+    what the layer reads where that is not the inputs themselves."""
 
     name: str
     target: Float[Tensor, "h c"]
@@ -45,6 +48,7 @@ class LayerStates:
     start: Float[Tensor, "h c"] | None = None
     leak: float = 0.0
     reads: str = "inputs"
+    taken: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.ends:
@@ -66,7 +70,8 @@ class LayerStates:
         return self.target.shape[1] - self.bias
 
     def describe(self) -> str:
-        return f"layer {self.name!r} ({self.d} -> {self.h}): {SOURCES[self.source]}"
+        read = "" if self.reads == "inputs" else f", which reads {self.reads}"
+        return f"layer {self.name!r} ({self.d} -> {self.h}){read}: {SOURCES[self.source]}"
 
 
 def with_bias(weight: Float[Tensor, "h d"], bias: Float[Tensor, " h"] | None) -> Float[Tensor, "h c"]:
@@ -110,7 +115,11 @@ def averaged(
     reads: str = "inputs",
 ) -> LayerStates:
     """An average of gradients (a momentum buffer, Adam's exp_avg, a client's update), and the weights they were taken
-    at or near. Of a stationary layer, whose weights are such an average themselves, both are the same tensor."""
+    at or near. Of a stationary layer, whose weights are such an average themselves, both are the same tensor.
+
+    Weight decay that goes through the gradients, as torch's SGD and Adam have it, adds a multiple of the weights: all
+    of them are c W̃(0) and combinations of inputs, so a multiple of the weights as they are takes it off again."""
     if not bool(gradients.any()):
         raise ExhumeError(f"expected gradients of layer {name!r}, found zeros")
-    return LayerStates(name, gradients, (weights,), bias, source, None, leak, reads)
+    start = weights if source in ("momentum", "adam", "optimiser") else None
+    return LayerStates(name, gradients, (weights,), bias, source, start, leak, reads, taken=0.0)

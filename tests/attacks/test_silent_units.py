@@ -94,6 +94,23 @@ def test_any_state_of_a_layer_will_do(made) -> None:  # type: ignore[no-untyped-
     assert worst(victim, found) < 0.01
 
 
+@pytest.mark.parametrize("seed", [8, 9])
+def test_weight_decay_is_taken_off_a_momentum_buffer(seed: int) -> None:
+    """The buffer holds wd / (1 - momentum) = 0.005 of the weights beside the gradients.
+
+    Not always: of seeds 50 to 59 seven came back whole, and on three the multiple was not found. Of seed 8 here eleven
+    of twelve are within a tenth, and none is called recovered.
+    """
+    victim = train(seed=seed, lr=0.05, momentum=0.9, weight_decay=5e-4)
+    found = attack(optimiser_layer(victim.model, victim.optimiser.state_dict(), "0"))
+    assert found.facts["decay"] == pytest.approx(0.005, rel=0.01)
+    assert found.facts["rank"] == 12
+    assert int((relative_errors(victim.inputs.double(), found.inputs.double()) < 0.1).sum()) >= 11
+    called = [value >= 0.5 for value in found.certificate.confidence]
+    if any(called):
+        assert float(relative_errors(found.inputs[called].double(), victim.inputs.double()).max()) < 0.1
+
+
 def test_adam_leaves_no_rank_and_nothing_is_called_recovered() -> None:
     victim = train(seed=12, optimiser="Adam")
     found = attack(changed(victim.start, victim.end, bias=True))

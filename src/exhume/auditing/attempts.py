@@ -97,7 +97,14 @@ def best_of(attempts: tuple[Attempt, ...]) -> Attempt | None:
         return _ORDER.index(found.outcome), found.loss if found.held_out_loss is None else found.held_out_loss
 
     ran = [attempt for attempt in attempts if attempt.attacked is not None]
-    return min(ran, key=rank) if ran else None
+    layers = [attempt for attempt in ran if attempt.offer.method == "silent-units"]
+    most = max(layers, key=_confirmed, default=None)  # losses of different layers are not of one kind
+    return min((attempt for attempt in ran if attempt not in layers or attempt is most), key=rank, default=None)
+
+
+def _confirmed(attempt: Attempt) -> int:
+    assert attempt.attacked is not None
+    return sum(value >= 0.5 for value in attempt.attacked.reconstruction.certificate.confidence)
 
 
 def require_room_for_any(observation: Observation, offers: Sequence[Offer], memory_bytes: int | None) -> None:
@@ -105,7 +112,7 @@ def require_room_for_any(observation: Observation, offers: Sequence[Offer], memo
     refusals = []
     for offer in offers:
         try:
-            told, method = observation.told(offer.samples), _method(observation, offer)
+            told, method = offer.seen(observation), _method(observation, offer)
             require_room(told, method, memory_bytes, torch.float32, ALONE)
         except UsageError as refusal:
             refusals.append(refusal)
@@ -129,7 +136,7 @@ def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watc
 
     began = time.monotonic()
     try:
-        told, method = observation.told(offer.samples), _method(observation, offer)
+        told, method = offer.seen(observation), _method(observation, offer)
         require_room(told, method, limits.memory_bytes, torch.float32, ALONE)
         attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit

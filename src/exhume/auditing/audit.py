@@ -164,7 +164,7 @@ def _subject(
     return Subject(
         name=question.name,
         artefact=question.artefact,
-        observation=target.observation if best is None else target.observation.told(best.offer.samples),
+        observation=target.observation if best is None else best.offer.seen(target.observation),
         found=None if attacked is None else attacked.reconstruction,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         commands=question.commands,
@@ -218,7 +218,8 @@ def _what_if(
 def _same_attack(target: Target, offer: Offer) -> Offer:
     """The attack that did best, or the first one of those that still apply."""
     offers = make_plan(target, offer.samples, offer.seed).offers
-    return next((other for other in offers if other.method == offer.method), offers[0])
+    same = [other for other in offers if other.method == offer.method]
+    return next((other for other in same if other.layer == offer.layer), same[0] if same else offers[0])
 
 
 def _reaudited(

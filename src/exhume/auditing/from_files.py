@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from exhume.attacks.silent.seed_search import default_rows, try_seeds
+from exhume.attacks.silent.seed_search import default_rows, place_in_stream, try_seeds
 from exhume.auditing.audit import Audit, Question
 from exhume.auditing.module_target import Start, default_input_shape, target_of_module
 from exhume.auditing.records import (
@@ -33,6 +33,8 @@ from exhume.report.page import write_page
 from exhume.report.subject import Artefact
 
 BIAS_NAMES = ("b", "bias")
+ENOUGH_ROWS = 64  # of a layer whose change tells the right start by its rank
+MOST_SKIPPED = 20_000_000  # numbers that may be drawn before those of a layer: above, the factory is as quick
 FLAT = (0,)
 """The input shape of a model that takes rows, whatever their length."""
 
@@ -137,6 +139,8 @@ def _control(request: Request, truth: Truth | None) -> Control | None:
 def _module_target(request: Request, file: WeightsFile, truth: Truth | None) -> Target:
     model = _build(str(request.model), None)
     load_state(model, file.tensors, str(request.weights))
+    start = _start(request)
+    _require_change(start, file)
     image_shape = None if truth is None else truth.image_shape
     shape = request.input_shape
     if shape == FLAT:
@@ -150,14 +154,25 @@ def _module_target(request: Request, file: WeightsFile, truth: Truth | None) -> 
                 model,
                 head=request.head,
                 input_shape=tried,
-                initial=_start(request),
+                initial=start,
                 norm=request.norm,
                 image_shape=image_shape,
+                beside=file.beside,
             )
         except UsageError:
             if tried == shapes[-1]:
                 raise
     raise AssertionError("there is at least one shape to try")
+
+
+def _require_change(start: Start, file: WeightsFile) -> None:
+    if not isinstance(start, Mapping) or set(start) != set(file.tensors):
+        return
+    if all(torch.equal(value, start[name]) for name, value in file.tensors.items()):
+        raise ExhumeError(
+            f"expected a start that differs from {file.path}, found the same weights twice: nothing was trained "
+            "between them; give the weights before training, or an earlier checkpoint"
+        )
 
 
 def _shapes(model: nn.Module, truth: Truth | None) -> list[tuple[int, ...]]:
@@ -188,9 +203,11 @@ def found_seed(
 ) -> int | None:
     """The seed below `seeds` from which the factory draws a start of these weights; None where there is none."""
     model = _build(spec, 0)
-    name, layer = next(
-        ((name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear)), (None, None)
-    )
+    linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
+    # the change of a head of few outputs is not low in rank, and a head may be listed first
+    largest = max(linear, key=lambda name: linear[name].weight.numel(), default=None)
+    name = next((name for name, layer in linear.items() if layer.out_features >= ENOUGH_ROWS), largest)
+    layer = None if name is None else linear[name]
     key = f"{name}.weight" if name else "weight"
     if layer is None or key not in published or published[key].shape != layer.weight.shape:
         raise ExhumeError(f"expected a linear layer of the model in the weights, found no {key!r} of its shape")
@@ -198,9 +215,10 @@ def found_seed(
     def by_factory(seed: int, rows: int) -> Tensor:
         return _build(spec, seed).state_dict()[key][:rows]
 
-    fast = default_rows(layer)
-    same = torch.equal(fast(0, len(layer.weight)), layer.weight.detach())
-    for tried in try_seeds(published[key].to(layer.weight.dtype), fast if same else by_factory, seeds):
+    before = min(sum(parameter.numel() for parameter in model.parameters()), MOST_SKIPPED)
+    place = place_in_stream(layer, 0, before)
+    draw = by_factory if place is None else default_rows(layer, place)
+    for tried in try_seeds(published[key].to(layer.weight.dtype), draw, seeds):
         watch(tried.seed)
         if tried.fits:
             return tried.seed

@@ -15,10 +15,12 @@ from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, averaged_features, penultimate_features
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.ridge_form import as_ridge, halfway_ridge, shared_groups
+from exhume.layer_states import LayerStates
 from exhume.networks.head import find_head, name_of
 from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
 from exhume.observation import Initial, Knowledge, Observation
-from exhume.observing.dense_layers import dense_layers
+from exhume.observing.beside import Beside, layers_beside
+from exhume.observing.dense_layers import dense_layers, seen_layers
 
 Start = Mapping[str, Tensor] | Literal["zero"] | None
 """The state dict before training, "zero" for a head that started at zero, None where nobody knows."""
@@ -34,8 +36,12 @@ def target_of_module(
     initial: Start = None,
     norm: float | None = None,
     image_shape: tuple[int, int, int] | None = None,
+    beside: Beside | None = None,
 ) -> Target:
-    """The head of a module and the features that it reads. The module itself is left as it is."""
+    """The head of a module and the features that it reads. The module itself is left as it is.
+
+    `beside` is what a checkpoint keeps beside the weights: further states of its layers.
+    """
     trained = copy.deepcopy(model)
     if next(trained.parameters()).dtype not in (torch.float32, torch.float64):
         trained.float()
@@ -48,9 +54,12 @@ def target_of_module(
     end, start = _both_ends(trained, name, input_shape, initial)
     drift = None if start is None else _drift(end.plain, start.plain)
     observation = _observation(end, start, bool(drift and drift > MOVED), _initial(initial), norm, image_shape)
+    layers: tuple[LayerStates, ...] = ()
     if isinstance(initial, Mapping):
         layers = dense_layers(trained, _at_start(trained, initial), input_shape)
-        observation = replace(observation, layers=layers)
+    others, unused = ((), ()) if beside is None else layers_beside(trained, beside, input_shape)
+    layers = tuple(sorted((*layers, *others), key=lambda layer: layer.reads != "inputs"))
+    observation = replace(observation, layers=layers)
     ridge = end.ridge is not None
     return Target(
         observation=observation,
@@ -66,9 +75,21 @@ def target_of_module(
             what_is_attacked(observation),
             uses_first=observation.initial_rows is not None or bool(observation.layers),
         ),
-        notes=tuple(note for note in (said, end.describe()) if note),
+        notes=tuple(note for note in (said, end.describe(), *unused) if note),
         drift=drift,
+        no_silence=None if layers else _no_silence(trained, input_shape, isinstance(initial, Mapping)),
     )
+
+
+def _no_silence(trained: nn.Module, input_shape: tuple[int, ...], started: bool) -> str | None:
+    """What keeps the silent-units attack from each dense layer but the head; None where a second state would do."""
+    seen = seen_layers(trained, input_shape)[:-1]
+    if not seen:
+        return "there is none but the head"
+    if not started and any(layer.why_not is None for layer in seen):
+        return None
+    same = "both states of it are the same, so nothing was trained between them"
+    return "; ".join(f"layer {layer.name!r}: {layer.why_not or same}" for layer in seen)
 
 
 @dataclass(frozen=True, eq=False)

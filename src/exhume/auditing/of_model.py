@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -17,6 +17,7 @@ from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.rows import HeldRows
 from exhume.observation import Observation
+from exhume.observing.beside import Beside
 from exhume.report.subject import Artefact
 
 
@@ -27,16 +28,25 @@ def observe(
     initial: Start = None,
     input_shape: tuple[int, ...] | None = None,
     norm: float | None = None,
+    optimiser: Mapping[str, Any] | None = None,
+    average: Mapping[str, Tensor] | None = None,
 ) -> Observation:
     """What an attacker sees of a module: the features before its head, and the head's change, or the head itself.
 
     `head` is the name of a linear layer, the last one that is called if None. `initial` is the state dict before
     training, "zero" for a head that started at zero, or None where nobody knows. `input_shape` is that of one input,
-    `norm` that of every training row, if an attacker would know it.
+    `norm` that of every training row, if an attacker would know it. `optimiser` is the state dict of the optimiser and
+    `average` that of a moving average of the model, where a checkpoint holds them beside the weights.
     """
     shape = default_input_shape(model) if input_shape is None else input_shape
     target = target_of_module(
-        model, head=head, input_shape=shape, initial=initial, norm=norm, image_shape=_image_shape(shape)
+        model,
+        head=head,
+        input_shape=shape,
+        initial=initial,
+        norm=norm,
+        image_shape=_image_shape(shape),
+        beside=Beside(optimiser, average),
     )
     return target.observation
 
@@ -46,6 +56,8 @@ def audit(
     *,
     head: str | None = None,
     initial: Start = None,
+    optimiser: Mapping[str, Any] | None = None,
+    average: Mapping[str, Tensor] | None = None,
     truth: Tensor | None = None,
     labels: Tensor | None = None,
     control: Tensor | None = None,
@@ -63,10 +75,11 @@ def audit(
     """What the weights of this module give away of its training data.
 
     `head` is the name of the linear layer to attack, the last one that is called if None. `initial` is the state dict
-    before training, "zero" for a head that started at zero, or None where nobody knows. `truth` are the training
-    inputs, as the model saw them, to count what came back; `control` are others, that it was not trained on. The
-    attack sees neither. `norm` is the norm of every training row and `samples` is n, if an attacker would know them:
-    they are never taken from `truth`. `what_if` names defences to audit again ("int8", "prune50", "noise", "dp"),
+    before training, "zero" for a head that started at zero, or None where nobody knows. `optimiser` is the state dict
+    of the optimiser and `average` that of a moving average of the model, where both would be published too. `truth` are
+    the training inputs, as the model saw them, to count what came back; `control` are others, that it was not trained
+    on. The attack sees neither. `norm` is the norm of every training row and `samples` is n, if an attacker would know
+    them: they are never taken from `truth`. `what_if` names defences to audit again ("int8", "prune50", "noise", "dp"),
     `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...).
     """
     records = None if truth is None else records_of_rows(truth, labels)
@@ -80,6 +93,7 @@ def audit(
         initial=initial,
         norm=norm,
         image_shape=image_shape or _image_shape(input_shape),
+        beside=Beside(optimiser, average),
     )
     name = type(model).__name__
     artefact = Artefact(f"{name} in memory", state_digest(model.state_dict()), None, "state dict")

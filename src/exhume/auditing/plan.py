@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from exhume.attacks.choice import METHODS
-from exhume.attacks.silent.layers import layers_of
+from exhume.attacks.silent.layers import layers_of, only_layer
 from exhume.auditing.target import Target
 from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Observation
@@ -16,7 +16,10 @@ _NEEDS = {
     "ntk": "It needs all layers of a two-layer network without bias, before and after training.",
     "kkt": "It needs a two-layer classifier that was trained far beyond fitting; run it with 'exhume attack'.",
     "informed": "It is for an attacker who has all training samples but a few.",
-    "silent-units": "It needs a dense ReLU layer that reads the inputs, before and after training (--initial).",
+    "silent-units": (
+        "It needs two states of a dense ReLU layer that reads the inputs: the weights before training or an earlier "
+        "checkpoint (--initial), or a checkpoint with the optimiser's state or a moving average."
+    ),
 }
 _LINEAR = (
     "These features are linear: each output's weights are one combination of the samples, in which single ones cannot "
@@ -26,12 +29,17 @@ _LINEAR = (
 
 @dataclass(frozen=True)
 class Offer:
-    """An attack to run. `samples` is what it is told of n."""
+    """An attack to run. `samples` is what it is told of n, `layer` which of the observation's layers it is made on."""
 
     method: str
     why: str
     seed: int
     samples: int | None = None
+    layer: int = 0
+
+    def seen(self, observation: Observation) -> Observation:
+        """What this attack sees of an observation."""
+        return only_layer(observation.told(self.samples), self.layer)
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,35 @@ def make_plan(target: Target, samples: int | None, seed: int) -> Plan:
         return Plan((), tuple(PassedOver(name, _LINEAR) for name in METHODS if name != "auto"))
     else:
         offers = _for_ridge(observation, samples, seed)
-    if layers_of(observation):
-        why = "A dense ReLU layer reads the inputs, and its start is known: its silent units tell single samples apart."
-        offers = (Offer("silent-units", why, seed), *offers)
-    return Plan(offers, _others(offers))
+    offers = (*_for_layers(observation, seed), *offers)
+    return Plan(offers, _others(offers, target.no_silence or _behind(observation)))
+
+
+def _behind(observation: Observation) -> str | None:
+    """Layers that can be attacked, but not for inputs."""
+    other = next((states for states in layers_of(observation) if states.d != observation.d), None)
+    if other is None:
+        return None
+    return (
+        f"layer {other.name!r} reads {other.reads}, {other.d} numbers per sample: attack it in Python with "
+        "exhume.observe_layer, for those features"
+    )
+
+
+def _for_layers(observation: Observation, seed: int) -> tuple[Offer, ...]:
+    """One attack per state of a layer, in the order in which they are known: the strong ones first.
+
+    What comes back of a layer behind an extractor are features, which an audit has no records of.
+    """
+    return tuple(
+        Offer("silent-units", f"{_capital(states.describe())}. Its silent units tell samples apart.", seed, layer=place)
+        for place, states in enumerate(layers_of(observation))
+        if states.d == observation.d
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _for_ridge(observation: Observation, samples: int | None, seed: int) -> tuple[Offer, ...]:
@@ -85,10 +118,12 @@ def _for_networks(samples: int | None, seed: int) -> tuple[Offer, ...]:
     return tuple(offers)
 
 
-def _others(offers: tuple[Offer, ...]) -> tuple[PassedOver, ...]:
+def _others(offers: tuple[Offer, ...], no_silence: str | None) -> tuple[PassedOver, ...]:
     """Methods that are not offered are listed with the reason: a reader must not take them for tried."""
     offered = {offer.method for offer in offers}
     needs = dict(_NEEDS)
+    if no_silence is not None:
+        needs["silent-units"] = f"It needs a dense ReLU layer that reads the inputs. Here, {no_silence}."
     if "split-newton" in offered:
         needs["heavy-ball"] = "It has to be told n, which was not given (--samples)."
     return tuple(

@@ -40,6 +40,8 @@ class Target:
     notes: tuple[str, ...]
     drift: float | None = None
     """How far the features moved in training, over their own size; None where their start is not known."""
+    no_silence: str | None = None
+    """Why none of the dense layers has silent units to attack, whatever states of it are known."""
 
     def outputs(self, inputs: Float[Tensor, "n d"], head: Float[Tensor, "k p"] | None = None) -> Float[Tensor, "n k"]:
         """What the model answers, with another head if one is given."""

@@ -10,20 +10,18 @@ import hashlib
 import pickletools
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from exhume.auditing.checkpoint_parts import STATE_KEYS, is_state_dict, parts_beside, tensors_beside, unwrapped
 from exhume.errors import ExhumeError
+from exhume.observing.beside import Beside
 from exhume.tensor_header import read_header
 
-STATE_KEYS = ("state_dict", "model_state_dict", "model")
-"""Where training scripts put the weights inside a checkpoint."""
-WRAPPERS = ("module.", "_orig_mod.")
-"""What DataParallel and torch.compile put before every name."""
 LARGEST_PICKLE = 64 * 2**20
 WAY_OUT = "where you trust it, load it and write safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
 _REBUILT = {"_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter"}
@@ -38,12 +36,13 @@ _OTHERS = {
 
 @dataclass(frozen=True, eq=False)
 class WeightsFile:
-    """The tensors of a file under their names, and what identifies the file."""
+    """The tensors of a file under their names, what identifies the file, and what a checkpoint has beside them."""
 
     path: Path
     kind: str
     tensors: Mapping[str, Tensor]
     size: int
+    beside: Beside = field(default_factory=Beside)
 
     def sha256(self) -> str:
         with self.path.open("rb") as file:
@@ -51,15 +50,16 @@ class WeightsFile:
 
 
 def read_weights(path: Path) -> WeightsFile:
-    """Reads a state dict; anything that is not one is refused with the way out."""
+    """Reads a state dict, or a checkpoint with one; anything that is not one is refused with the way out."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
             start = file.read(16)
     except OSError as problem:
         raise ExhumeError(f"expected a readable weights file {path}, found: {problem.strerror}") from problem
+    beside = Beside()
     if start.startswith(b"PK"):
-        kind, tensors = "PyTorch, weights only", _read_torch(path, size)
+        kind, (tensors, beside) = "PyTorch, weights only", _read_torch(path, size)
     elif start[8:9] == b"{" or path.suffix == ".safetensors":
         kind, tensors = "safetensors", _read_safetensors(path)
     else:
@@ -68,7 +68,7 @@ def read_weights(path: Path) -> WeightsFile:
     _check_names(tensors, path)
     if not tensors:
         raise ExhumeError(f"expected tensors in {path}, found none")
-    return WeightsFile(path, kind, _unwrapped(tensors), size)
+    return WeightsFile(path, kind, unwrapped(tensors), size, beside)
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -83,22 +83,22 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
 
 
-def _read_torch(path: Path, size: int) -> dict[str, Tensor]:
+def _read_torch(path: Path, size: int) -> tuple[dict[str, Tensor], Beside]:
     _check_archive(path, size)
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as problem:  # whatever is wrong in a file of unknown origin shows in many ways
         reason = " ".join(str(problem).split())[:160]
         raise ExhumeError(f"expected a PyTorch state dict in {path}, found: {reason}; {WAY_OUT}") from problem
-    tensors = _state_dict(loaded, path)
-    for name, tensor in tensors.items():
+    tensors, beside = _state_dict(loaded, path), parts_beside(loaded)
+    for name, tensor in (*tensors.items(), *tensors_beside(beside)):
         claimed, stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
         if claimed > stored or stored > size:
             raise ExhumeError(
                 f"expected tensors that are stored in full in {path}, found {name!r} of {claimed:,} bytes "
                 f"in a file of {size:,}; {WAY_OUT}"
             )
-    return tensors
+    return tensors, beside
 
 
 def _check_archive(path: Path, size: int) -> None:
@@ -159,9 +159,8 @@ def _state_dict(loaded: Any, path: Path) -> dict[str, Tensor]:
     """The mapping from names to tensors, or the one inside a checkpoint."""
     if isinstance(loaded, Mapping):
         for key in STATE_KEYS:
-            inside = loaded.get(key)
-            if isinstance(inside, Mapping) and inside and all(isinstance(value, Tensor) for value in inside.values()):
-                loaded = inside
+            if is_state_dict(loaded.get(key)):
+                loaded = loaded[key]
                 break
     if not isinstance(loaded, Mapping):
         raise ExhumeError(
@@ -180,14 +179,3 @@ def _check_names(tensors: Mapping[str, Tensor], path: Path) -> None:
     odd = [name for name in tensors if not name.isprintable()]
     if odd:
         raise ExhumeError(f"expected names that can be printed in {path}, found {odd[0]!r}")
-
-
-def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """
-    >>> list(_unwrapped({"module.fc.weight": torch.zeros(1)}))
-    ['fc.weight']
-    """
-    for prefix in WRAPPERS:
-        if all(name.startswith(prefix) for name in tensors):
-            return _unwrapped({name.removeprefix(prefix): tensor for name, tensor in tensors.items()})
-    return tensors

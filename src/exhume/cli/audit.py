@@ -26,7 +26,8 @@ class TargetOptions:
     """Which weights, and what they are weights of."""
 
     weights: Annotated[
-        Path, typer.Argument(metavar="WEIGHTS", help="safetensors, or a PyTorch state dict (weights only).")
+        Path,
+        typer.Argument(metavar="WEIGHTS", help="safetensors, or a PyTorch state dict or checkpoint (weights only)."),
     ]
     model: Annotated[
         str | None,
@@ -43,7 +44,8 @@ class TargetOptions:
     initial: Annotated[
         str | None,
         typer.Option(
-            help="The weights before training: a file, or zero. Default: nobody knows (with --features: zero)."
+            help="The weights before training, or an earlier checkpoint: a file, or zero. Default: nobody knows "
+            "(with --features: zero)."
         ),
     ] = None
     initial_seed: Annotated[
@@ -218,6 +220,8 @@ def _tell(done: "Audit", page: Path, json: bool) -> None:
         told = "" if line["told"] is None else f", told n = {line['told']}"
         how = line["outcome"] or f"could not run: {line['note']}"
         say(f"  {line['method']} (seed {line['seed']}{told}): {how}, {line['seconds']:.1f} s", json)
+        if line["method"] == "silent-units":
+            say(f"    {line['why']}", json)
     for line in done.subject.what_if:
         say(f"  what if {line['name']}: {line['title'].lower()}{_share(line)}", json)
     say(f"wrote {page}", json)

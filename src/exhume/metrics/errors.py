@@ -67,7 +67,11 @@ def relative_errors(
 
     >>> relative_errors(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 3.0]])).tolist()
     [0.20000000298023224]
+    >>> relative_errors(torch.ones(2, 3), torch.ones(0, 3)).tolist()
+    [1.0, 1.0]
     """
+    if not len(candidates):
+        return torch.ones_like(samples[:, 0])
     if directions_only:
         samples, candidates = to_norm(samples, 1.0), to_norm(candidates, 1.0)
     found = match(samples, candidates, sign_free=False)

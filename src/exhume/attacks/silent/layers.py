@@ -52,9 +52,17 @@ def require_layers(observation: Observation) -> tuple[LayerStates, ...]:
     if not found:
         raise UsageError(
             "expected two states of a dense layer with ReLU that reads the inputs, found none in this observation; "
-            "give the weights before training (--initial, or exhume train ... --knows-first-layer)"
+            "give the weights before training (--initial, or exhume train ... --knows-first-layer), or a checkpoint "
+            "with the optimiser's state or a moving average"
         )
     return found
+
+
+def only_layer(observation: Observation, place: int) -> Observation:
+    """The same observation with one of its layers; of those that have none or one, itself."""
+    if len(observation.layers) < 2:
+        return observation
+    return replace(observation, layers=(observation.layers[place],))
 
 
 def _values(rows: Rows) -> torch.Tensor:

@@ -43,15 +43,38 @@ def try_seeds(published: Float[Tensor, "h d"], draw: Draw, seeds: int) -> Iterat
             return
 
 
-def default_rows(layer: nn.Linear) -> Draw:
-    """How torch draws a linear layer that is the first of its model: uniform in ± 1/√d, row after row."""
-    bound, d, kind = 1 / math.sqrt(layer.in_features), layer.in_features, layer.weight.dtype
+def default_rows(layer: nn.Linear, skipped: int = 0) -> Draw:
+    """How torch draws a linear layer: uniform in ± 1/√d, row after row, behind numbers that other layers take."""
+    bound, d, kind = _bound(layer), layer.in_features, layer.weight.dtype
     stream = torch.Generator()
 
     def draw(seed: int, rows: int) -> Float[Tensor, "rows d"]:
-        return torch.empty(rows, d, dtype=kind).uniform_(-bound, bound, generator=stream.manual_seed(seed))
+        numbers = torch.empty(skipped + rows * d, dtype=kind)
+        return numbers.uniform_(-bound, bound, generator=stream.manual_seed(seed))[skipped:].view(rows, d)
 
     return draw
+
+
+def place_in_stream(layer: nn.Linear, seed: int, most: int) -> int | None:
+    """How many numbers of the seed's stream were taken before the layer's; None where they are not among the first.
+
+    Every default initialisation takes one number of the stream per weight, so the place is the same for all seeds. It
+    is looked for, and not counted: what other layers take is theirs.
+    """
+    weight = layer.weight.detach().flatten()
+    stream = torch.Generator().manual_seed(seed)
+    bound = _bound(layer)
+    numbers = torch.empty(most + len(weight), dtype=weight.dtype).uniform_(-bound, bound, generator=stream)
+    for place in (numbers[: most + 1] == weight[0]).nonzero()[:, 0].tolist():
+        if torch.equal(numbers[place : place + len(weight)], weight):
+            return int(place)
+    return None
+
+
+def _bound(layer: nn.Linear) -> float:
+    """As torch computes it, to the last digit."""
+    gain = nn.init.calculate_gain("leaky_relu", math.sqrt(5))
+    return math.sqrt(3.0) * (gain / math.sqrt(layer.in_features))
 
 
 def weak_share(change: Float[Tensor, "h c"]) -> float:

@@ -112,8 +112,8 @@ def open_span(states: LayerStates, shown: Spectrum, used: Bool[Tensor, " h"]) ->
     Units that did not change say nothing of anybody and are left out of both.
     """
     change = states.target.double()
-    if states.start is not None and shown.scale != 1:
-        change = states.ends[-1].double() - shown.scale * states.start.double()
+    if states.start is not None and shown.scale != states.taken:
+        change = change - (shown.scale - states.taken) * states.start.double()
     alive = change.norm(dim=1) > ALIVE * shown.noise * change.shape[1] ** 0.5
     size = shown.values[: shown.rank] / int(used.sum()) ** 0.5
     unscale = size[:, None] * shown.directions.T

@@ -37,6 +37,7 @@ class Spectrum:
     gap: float
     noise: float
     scale: float = 1.0
+    taken: float = 1.0
     explained: bool = True
     """Whether what is left is rounding or white noise. Otherwise samples may hide in it, and others may be blends."""
 
@@ -46,7 +47,9 @@ class Spectrum:
         return self.rank < len(self.values)
 
     def describe(self) -> str:
-        decay = "" if self.scale == 1 else f", {self.scale:.4g} of the start left by weight decay"
+        decay = ""
+        if self.scale != self.taken:
+            decay = f", {self.scale:.4g} of the {'start left' if self.taken else 'weights put in'} by weight decay"
         if not self.clear:
             return (
                 f"its change has full rank (the largest gap is a factor {self.gap:.2g}){decay}: more samples than "
@@ -62,16 +65,19 @@ def spectrum(states: LayerStates, rows: Tensor | None = None) -> Spectrum:
     the span again, until c no longer moves.
     """
     chosen = slice(None) if rows is None else rows
-    if states.start is None:  # an average of gradients has a rounding of its own
-        return _decompose(states.target[chosen].double(), states.target[chosen])
-    best = _decompose(states.target[chosen].double(), states.ends[-1][chosen])
-    after, before = states.ends[-1][chosen].double(), states.start[chosen].double()
+    target, taken = states.target[chosen], states.taken
+    rounded = states.ends[-1][chosen] if taken else target  # an average of gradients has a rounding of its own
+    best = _decompose(target.double(), rounded, taken, taken)
+    if states.start is None:
+        return best
+    before = states.start[chosen].double()
+    after = target.double() + taken * before
     found = best
     for _ in range(TURNS):
         scale = _left_of(before, after, found.directions if found.clear else None)
         if abs(scale - found.scale) < PLAIN:
             break
-        found = _decompose(after - scale * before, states.ends[-1][chosen], scale)
+        found = _decompose(after - scale * before, rounded, scale, taken)
     return found if found.gap > CLEARER * best.gap else best
 
 
@@ -110,7 +116,7 @@ def _last_gap(values: Float[Tensor, " q"]) -> tuple[int, float]:
     return len(values), float(ratios.max())
 
 
-def _decompose(change: Float[Tensor, "h c"], weights: Tensor, scale: float = 1.0) -> Spectrum:
+def _decompose(change: Float[Tensor, "h c"], weights: Tensor, scale: float = 1.0, taken: float = 1.0) -> Spectrum:
     """From the smaller Gram matrix, in float64: exact to 1e-8 of the largest singular value, below any rounding."""
     h, columns = change.shape
     small = change @ change.T if h < columns else change.T @ change
@@ -123,4 +129,5 @@ def _decompose(change: Float[Tensor, "h c"], weights: Tensor, scale: float = 1.0
     edge = noise * (math.sqrt(h) + math.sqrt(columns))
     explained = noise <= ROUNDED * rounding(weights) or (rank < len(values) and float(values[rank]) <= WHITE * edge)
     directions = vectors[:, :rank] if h >= columns else torch.linalg.qr(change.T @ vectors[:, :rank])[0]
-    return Spectrum(values, directions.contiguous(), rank, gap, max(noise, rounding(weights) / 4), scale, explained)
+    least = max(noise, rounding(weights) / 4)
+    return Spectrum(values, directions.contiguous(), rank, gap, least, scale, taken, explained)

@@ -1,0 +1,77 @@
+"""What a training keeps beside the weights: the optimiser's state, and a moving average of the weights.
+
+Both are states of the model's layers that tell of the data without the start of the training: the weights minus their
+moving average are a sum of steps, and the optimiser's buffers are averages of gradients.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from exhume.errors import ExhumeError
+from exhume.layer_states import LayerStates
+from exhume.networks.loading import load_state
+from exhume.observing.dense_layers import dense_layers, seen_layers
+from exhume.observing.optimiser_states import BUFFERS, kept_of, optimiser_layer
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """`optimiser` is a state dict of torch's optimisers, `average` one of the model. `notes` say what is not used."""
+
+    optimiser: Mapping[str, Any] | None = None
+    average: Mapping[str, Tensor] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def layers_beside(
+    model: nn.Module, beside: Beside, input_shape: tuple[int, ...]
+) -> tuple[tuple[LayerStates, ...], tuple[str, ...]]:
+    """Targets of the silent-units attack, the strong ones first, and a sentence for each part that gave none."""
+    found: list[LayerStates] = []
+    notes = list(beside.notes)
+    for what, part, read in (
+        ("moving average", beside.average, _of_average),
+        ("optimiser's state", beside.optimiser, _of_optimiser),
+    ):
+        if part is None:
+            continue
+        try:
+            layers = read(model, part, input_shape)
+        except ExhumeError as problem:
+            notes.append(f"The {what} was not used: {problem}.")
+            continue
+        found += layers
+        if not layers:
+            notes.append(f"The {what} was not used: it tells of no dense ReLU layer that reads the inputs.")
+    return tuple(found), tuple(notes)
+
+
+def _of_average(
+    model: nn.Module, average: Mapping[str, Tensor], input_shape: tuple[int, ...]
+) -> tuple[LayerStates, ...]:
+    """An average may be of parameters only; whatever else the model has is as published."""
+    other = copy.deepcopy(model)
+    load_state(other, {**model.state_dict(), **average}, "the moving average")
+    return tuple(replace(layer, source="average") for layer in dense_layers(model, other, input_shape))
+
+
+def _of_optimiser(model: nn.Module, state: Mapping[str, Any], input_shape: tuple[int, ...]) -> tuple[LayerStates, ...]:
+    """Modules of which the optimiser keeps nothing were frozen, unless they have statistics that move without it."""
+    kept, modules = kept_of(model, state), dict(model.named_modules())
+    if not any(name in values for values in kept.values() for name in BUFFERS):
+        raise ExhumeError(f"expected {' or '.join(BUFFERS)} of the model's parameters in it, found none")
+
+    def still(name: str) -> bool:
+        own = [f"{name}.{key}" if name else key for key, _ in modules[name].named_parameters(recurse=False)]
+        return not any(kept.get(key) for key in own) and not list(modules[name].buffers(recurse=False))
+
+    layers = [
+        optimiser_layer(model, state, seen.name, leak=seen.leak or 0.0, reads=seen.reads)
+        for seen in seen_layers(model, input_shape, still)
+        if seen.why_not is None and kept.get(f"{seen.name}.weight" if seen.name else "weight")
+    ]
+    return tuple(sorted(layers, key=lambda layer: layer.reads != "inputs"))
