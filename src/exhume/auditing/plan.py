@@ -16,7 +16,13 @@ _NEEDS = {
     "ntk": "It needs all layers of a two-layer network without bias, before and after training.",
     "kkt": "It needs a two-layer classifier that was trained far beyond fitting; run it with 'exhume attack'.",
     "informed": "It is for an attacker who has all training samples but a few.",
-    "silent-units": "It needs a dense ReLU layer that reads the inputs, before and after training (--initial).",
+    "silent-units": "It needs a ReLU layer that reads the inputs, frozen features, or few large patches, before and "
+    "after training (--initial).",
+}
+_READ = {
+    "inputs": "the inputs",
+    "patches of the inputs": "few large patches of the inputs",
+    "frozen features": "features that training did not change",
 }
 _LINEAR = (
     "These features are linear: each output's weights are one combination of the samples, in which single ones cannot "
@@ -55,8 +61,10 @@ def make_plan(target: Target, samples: int | None, seed: int) -> Plan:
         return Plan((), tuple(PassedOver(name, _LINEAR) for name in METHODS if name != "auto"))
     else:
         offers = _for_ridge(observation, samples, seed)
-    if layers_of(observation):
-        why = "A dense ReLU layer reads the inputs, and its start is known: its silent units tell single samples apart."
+    layers = layers_of(observation)
+    if layers:
+        what = _READ.get(layers[0].reads, layers[0].reads)
+        why = f"A ReLU layer reads {what}, and its start is known: its silent units tell single ones apart."
         offers = (Offer("silent-units", why, seed), *offers)
     return Plan(offers, _others(offers))
 
