@@ -258,8 +258,8 @@ def _layer(found: Reconstruction) -> dict[str, Any] | None:
         "name": facts["layer"],
         "rank": facts["rank"],
         "gap": facts["gap"],
-        "found": len(found.candidates),
-        "trusted": trusted(found),
+        "found": facts.get("pieces", len(found.candidates)),
+        "trusted": facts.get("pieces_trusted", trusted(found)),
         "directions_only": facts["directions_only"],
         "expected_error": facts.get("expected_error"),
     }
