@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import exhume
+from exhume.metrics.errors import relative_errors
 from exhume.metrics.pieces import piece_errors
 from exhume.readings import Patches
 from exhume.reconstruction import Outcome
@@ -117,6 +118,20 @@ def test_an_audit_counts_records_by_their_patches(tmp_path) -> None:  # type: ig
     assert "keep below" in done.save(tmp_path / "report.html").read_text()
     attacked = {line["name"]: line["leak"] for line in done.subject.layers}
     assert attacked["0"] == "attacked"
+
+
+def test_patches_that_overlap_become_images(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    victim = train(nn.Conv2d(3, 500, 8, stride=4), n=4)
+    observation = observed(victim)
+    patches = exhume.reconstruct(observation)
+    assert patches.inputs.shape == (16, 192)
+    found = exhume.whole_inputs(patches, observation)
+    assert found.facts["reads"] == "inputs"
+    assert float(relative_errors(victim.inputs.flatten(1).double(), found.inputs.double()).max()) < 1e-3
+    done = exhume.audit(victim.model, initial=victim.before, truth=victim.inputs, budget_seconds=60)
+    assert (done.summary["recovered"], done.summary["samples_found"]) == (4, 4)
+    assert "16 of 16 patches overlap into 4 images" in done.summary["subspace"]
+    assert "It found 16 of them" in done.save(tmp_path / "report.html").read_text()
 
 
 def test_an_audit_without_records_shows_patches(tmp_path) -> None:  # type: ignore[no-untyped-def]

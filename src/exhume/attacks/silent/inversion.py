@@ -132,13 +132,13 @@ def _values(extractor: ModuleFeatures, point: Float[Tensor, " d"]) -> Float[Tens
 
 
 def _jacobian(extractor: ModuleFeatures, point: Float[Tensor, " d"]) -> Float[Tensor, "p d"]:
-    """One push per coordinate, all of them in chunks: d is not above p."""
-    rows = point[None].to(extractor.device)
-
-    def push(direction: Tensor) -> Tensor:
-        found: Tensor = torch.func.jvp(extractor.evaluate, (rows,), (direction[None],))[1][0]
-        return found
-
-    columns = torch.eye(len(point), dtype=point.dtype, device=rows.device)
-    with torch.no_grad():
-        return torch.func.vmap(push, chunk_size=extractor.chunk)(columns).T.cpu()
+    """One pull per output, a chunk of them at a time."""
+    row = point[None].to(extractor.device).requires_grad_(True)
+    with torch.enable_grad():
+        values = extractor.evaluate(row)[0]
+    each = torch.eye(len(values), dtype=point.dtype, device=row.device)
+    pulled = [
+        torch.autograd.grad(values, row, some, is_grads_batched=True, retain_graph=True)[0][:, 0]
+        for some in each.split(extractor.chunk)
+    ]
+    return torch.cat(pulled).cpu()
