@@ -19,6 +19,7 @@ from exhume.version import VERSION as __version__
 if TYPE_CHECKING:
     from exhume.api import evaluate, load_observation, observe_features, observe_layer, rank, reconstruct
     from exhume.attacks.probes.ranking import Ranking
+    from exhume.attacks.silent.whole_inputs import whole_inputs
     from exhume.auditing.audit import Audit
     from exhume.auditing.of_model import audit, audit_features, observe
     from exhume.layer_states import LayerStates, averaged, changed
@@ -51,6 +52,7 @@ _HOMES = {
     "Reconstruction": "exhume.reconstruction",
     "Verdict": "exhume.verdicts",
     "gauge": "exhume.theory",
+    "whole_inputs": "exhume.attacks.silent.whole_inputs",
 }
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "observe_layer",
     "rank",
     "reconstruct",
+    "whole_inputs",
 ]
 
 

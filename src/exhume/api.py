@@ -12,6 +12,7 @@ from exhume import observation as observations
 from exhume.activations import activation as named_activation
 from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, Progress, run_attack
+from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
@@ -97,12 +98,15 @@ def rank(
     *,
     initial: Float[Tensor, "k h"] | None = None,
     loss: str | None = None,
+    recovered: Reconstruction | None = None,
 ) -> Ranking:
     """Which records a linear head was trained on, with p-values against records that it was not trained on.
 
     `head`: an observation, whose records may be inputs or embeddings, or a matrix W(T), whose records are embeddings
     (with a column of ones if the bias is its last column). `initial`: W(0) of such a matrix, zero if None. `loss`
-    (square, logistic, cross-entropy): what the head was trained with; None leaves its outputs out.
+    (square, logistic, cross-entropy): what the head was trained with; None leaves its outputs out. `recovered`: what
+    `reconstruct` has brought back of the embeddings that a hidden layer was trained on; records that match one exactly
+    come first, and `ranking.matches.exact` says which.
     """
     _require_floats(candidates=candidates, non_members=non_members, initial=initial)
     if isinstance(head, Observation):
@@ -110,7 +114,8 @@ def rank(
     else:
         _require_floats(head=head)
         probe = Probe(head if initial is None else head - initial, head)
-    return rank_records(probe, candidates, non_members, loss)
+    exact = None if recovered is None else Recovered.of(recovered)
+    return rank_records(probe, candidates, non_members, loss, exact)
 
 
 def _require_floats(**tensors: Tensor | None) -> None:

@@ -5,6 +5,8 @@ x̃_i to the rows of W̃. So any difference of two states of the layer, and any 
 
     L = C X̃,        C_ki = 0 wherever unit k never fired on sample i.
 
+A convolution is such a layer too: its units are channels, its samples the patches of all images (`readings.py`).
+
 Where the states come from decides which weights tell the pattern of activity (`ends`): both ends of the training for a
 difference, one end for an average of gradients.
 """
@@ -17,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.errors import ExhumeError
+from exhume.readings import Reading
 
 SILENT = 0.3  # share of a gradient below zero up to which a unit is called silent
 Source = Literal["training", "checkpoints", "average", "momentum", "adam", "optimiser", "update", "stationary"]
@@ -38,7 +41,8 @@ class LayerStates:
     pattern of activity is known, the published ones last. `start`: weights of which weight decay may have left a
     multiple in the target; `taken`: the multiple of them that the target has taken off already, 1 for a change.
     `leak`: the share of a gradient that a unit lets pass below zero, 0 for ReLU. `reads`: "inputs", or the name of
-    what the layer reads where that is not the inputs themselves."""
+    what the layer reads where that is not the inputs themselves; `reading` is then the function that makes it of
+    inputs, where it is known."""
 
     name: str
     target: Float[Tensor, "h c"]
@@ -49,6 +53,7 @@ class LayerStates:
     leak: float = 0.0
     reads: str = "inputs"
     taken: float = 1.0
+    reading: Reading | None = None
 
     def __post_init__(self) -> None:
         if not self.ends:
@@ -74,9 +79,9 @@ class LayerStates:
         return f"layer {self.name!r} ({self.d} -> {self.h}){read}: {SOURCES[self.source]}"
 
 
-def with_bias(weight: Float[Tensor, "h d"], bias: Float[Tensor, " h"] | None) -> Float[Tensor, "h c"]:
-    """W̃ = [W, b]."""
-    weight = weight.detach()
+def with_bias(weight: Float[Tensor, "h ..."], bias: Float[Tensor, " h"] | None) -> Float[Tensor, "h c"]:
+    """W̃ = [W, b]; the kernels of a convolution are flattened."""
+    weight = weight.detach().flatten(start_dim=1)
     return weight if bias is None else torch.cat([weight, bias.detach().to(weight)[:, None]], dim=1)
 
 
@@ -89,6 +94,7 @@ def changed(
     source: Source = "training",
     leak: float = 0.0,
     reads: str = "inputs",
+    reading: Reading | None = None,
 ) -> LayerStates:
     """The change between two states of a layer. The same state twice is refused."""
     if before.shape != after.shape:
@@ -101,7 +107,7 @@ def changed(
             f"expected two states of layer {name!r} that differ, found the same weights twice: nothing was trained "
             "between them, or the same file was given twice"
         )
-    return LayerStates(name, target, (before, after), bias, source, before, leak, reads)
+    return LayerStates(name, target, (before, after), bias, source, before, leak, reads, reading=reading)
 
 
 def averaged(
@@ -113,6 +119,7 @@ def averaged(
     source: Source = "optimiser",
     leak: float = 0.0,
     reads: str = "inputs",
+    reading: Reading | None = None,
 ) -> LayerStates:
     """An average of gradients (a momentum buffer, Adam's exp_avg, a client's update), and the weights they were taken
     at or near. Of a stationary layer, whose weights are such an average themselves, both are the same tensor.
@@ -122,4 +129,4 @@ def averaged(
     if not bool(gradients.any()):
         raise ExhumeError(f"expected gradients of layer {name!r}, found zeros")
     start = weights if source in ("momentum", "adam", "optimiser") else None
-    return LayerStates(name, gradients, (weights,), bias, source, start, leak, reads, taken=0.0)
+    return LayerStates(name, gradients, (weights,), bias, source, start, leak, reads, taken=0.0, reading=reading)

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from exhume.layer_states import SILENT
-from exhume.observing.dense_layers import dense_layers, seen_layers
+from exhume.observing.dense_layers import dense_layers
+from exhume.observing.seen_layers import seen_layers
 
 
 def network(*behind: nn.Module) -> nn.Sequential:

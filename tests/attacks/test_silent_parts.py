@@ -125,3 +125,22 @@ def test_the_seed_of_the_start_is_found_among_others() -> None:
 def test_weights_of_another_training_fit_no_seed() -> None:
     victim = train(seed=7, optimiser="Adam", lr=0.1)
     assert not any(one.fits for one in try_seeds(victim.layer.weight.detach(), default_rows(victim.layer), 10))
+
+
+def test_units_and_columns_that_never_changed_do_not_hide_the_rank() -> None:
+    """Few samples leave units that never fired; the spectrum is that of the others alone."""
+    stream = torch.Generator().manual_seed(0)
+    change = torch.randn(60, 4, generator=stream) @ torch.randn(4, 90, generator=stream)
+    start = torch.randn(60, 90, generator=stream)
+    change[40:], change[:, 70:] = 0, 0
+    noise = 1e-4 * torch.randn(40, 70, generator=stream)
+    end = start.double() + change.double()
+    end[:40, :70] += noise.double()
+    whole, part = (spectrum(changed(a, b, bias=False)) for a, b in ((start.double(), end), _alive(start, end)))
+    assert (whole.rank, part.rank) == (4, 4)
+    assert abs(whole.noise / part.noise - 1) < 1e-3
+    assert torch.allclose(whole.values, part.values, rtol=1e-4)
+
+
+def _alive(start: torch.Tensor, end: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return start[:40, :70].double(), end[:40, :70]

@@ -194,10 +194,16 @@ def test_a_layer_that_is_not_the_first_is_not_attacked_and_the_reason_is_told() 
 def test_a_first_layer_that_was_frozen_is_told() -> None:
     victim = train(seed=37, steps=3)
     now = victim.model.state_dict()
-    for trained, words in (
-        ("24", "layer '2' reads frozen features"),
-        ("4", "layer '0': both states of it are the same"),
-    ):
-        before = {name: victim.before[name] if name[0] in trained else now[name] for name in now}
-        target = target_of_module(victim.model, input_shape=(40,), initial=before)
-        assert words in {line.method: line.why for line in make_plan(target, None, 0).passed_over}["silent-units"]
+    before = {name: victim.before[name] if name[0] == "4" else now[name] for name in now}
+    target = target_of_module(victim.model, input_shape=(40,), initial=before)
+    words = {line.method: line.why for line in make_plan(target, None, 0).passed_over}["silent-units"]
+    assert "layer '0': both states of it are the same" in words
+
+
+def test_the_first_layer_that_was_trained_is_attacked_behind_frozen_ones() -> None:
+    victim = train(seed=37, steps=3)
+    before = {**victim.before, **{name: value for name, value in victim.model.state_dict().items() if name[0] == "0"}}
+    target = target_of_module(victim.model, input_shape=(40,), initial=before)
+    offers = [offer.why for offer in make_plan(target, None, 0).offers if offer.method == "silent-units"]
+    assert len(offers) == 1
+    assert "Layer '2' (400 -> 64), which reads frozen features: the change from the start" in offers[0]

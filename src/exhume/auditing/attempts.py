@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.room import require_room
+from exhume.attacks.silent.whole_inputs import whole_inputs
 from exhume.auditing.plan import Offer
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
@@ -139,6 +140,9 @@ def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watc
         told, method = offer.seen(observation), _method(observation, offer)
         require_room(told, method, limits.memory_bytes, torch.float32, ALONE)
         attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
+        found = whole_inputs(attacked.reconstruction, told)
+        attacked = replace(attacked, reconstruction=found)
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
         return Attempt(offer, None, (), time.monotonic() - began, without_folders(str(problem)))
-    return Attempt(offer, attacked, keeper.snapshots(), time.monotonic() - began)
+    shown = () if "pieces" in found.facts else keeper.snapshots()  # on the way candidates were pieces of inputs
+    return Attempt(offer, attacked, shown, time.monotonic() - began)

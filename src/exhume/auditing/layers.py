@@ -30,11 +30,16 @@ class LayerFact:
 
 
 def facts_of_module(
-    model: nn.Module, head: str, initial: Mapping[str, Tensor] | None, attacked: str, uses_first: bool = False
+    model: nn.Module,
+    head: str,
+    initial: Mapping[str, Tensor] | None,
+    attacked: str,
+    uses_first: bool = False,
+    also: str | None = None,
 ) -> tuple[LayerFact, ...]:
     """One line a module with parameters of its own. `attacked` says what is known of the head.
 
-    `uses_first`: attacks also use the change of the first layer.
+    `uses_first`: attacks also use the change of the first layer; `also` names a layer that is attacked besides.
     """
     blocks = {
         name: layer for name, layer in model.named_modules() if next(layer.parameters(recurse=False), None) is not None
@@ -45,10 +50,11 @@ def facts_of_module(
             name=name or type(model).__name__,
             kind=type(layer).__name__,
             parameters=sum(parameter.numel() for parameter in layer.parameters(recurse=False)),
-            leak=_leak(name == head or (uses_first and name == first), moved := _moved(name, layer, initial)),
-            why=attacked if name == head else _why(name, layer, first, initial, moved, uses_first),
+            leak=_leak(name == head or used, moved := _moved(name, layer, initial)),
+            why=attacked if name == head else _why(name, layer, first, initial, moved, used),
         )
         for name, layer in blocks.items()
+        for used in [name == also or (uses_first and name == first)]
     )
 
 
@@ -92,16 +98,16 @@ def _why(
     first: str | None,
     initial: Mapping[str, Tensor] | None,
     moved: bool | None,
-    uses_first: bool,
+    used: bool,
 ) -> str:
     if moved is False:
         return "Did not change in training: by itself it says nothing of these data."
+    end = "Attacked here." if used else "Not attacked here."
     if name == first:
         what = "patches of the inputs" if isinstance(layer, _CONVOLUTIONS) else "the inputs themselves"
-        end = "Attacked here." if uses_first else "Not attacked here."
         return f"Its change is a combination of {what}{_rank(name, layer, initial)}. {end}"
     if isinstance(layer, nn.Linear | _CONVOLUTIONS):
-        return "Its change is a combination of the features it reads: it leaks in the same way. Not attacked here."
+        return f"Its change is a combination of the features it reads: it leaks in the same way. {end}"
     if isinstance(layer, nn.Embedding):
         return "Rows that no training sample used did not move: it tells which were used. Not attacked here."
     return "Few numbers, each a sum over samples. Not attacked here."

@@ -20,7 +20,8 @@ from exhume.networks.head import find_head, name_of
 from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
 from exhume.observation import Initial, Knowledge, Observation
 from exhume.observing.beside import Beside, layers_beside
-from exhume.observing.dense_layers import dense_layers, seen_layers
+from exhume.observing.dense_layers import dense_layers, in_order, unchanged
+from exhume.observing.seen_layers import seen_layers
 
 Start = Mapping[str, Tensor] | Literal["zero"] | None
 """The state dict before training, "zero" for a head that started at zero, None where nobody knows."""
@@ -54,11 +55,12 @@ def target_of_module(
     end, start = _both_ends(trained, name, input_shape, initial)
     drift = None if start is None else _drift(end.plain, start.plain)
     observation = _observation(end, start, bool(drift and drift > MOVED), _initial(initial), norm, image_shape)
+    started = _at_start(trained, initial) if isinstance(initial, Mapping) else None
     layers: tuple[LayerStates, ...] = ()
-    if isinstance(initial, Mapping):
-        layers = dense_layers(trained, _at_start(trained, initial), input_shape)
+    if started is not None:
+        layers = dense_layers(trained, started, input_shape)
     others, unused = ((), ()) if beside is None else layers_beside(trained, beside, input_shape)
-    layers = tuple(sorted((*layers, *others), key=lambda layer: layer.reads != "inputs"))
+    layers = in_order([*layers, *others])
     observation = replace(observation, layers=layers)
     ridge = end.ridge is not None
     return Target(
@@ -73,20 +75,22 @@ def target_of_module(
             name,
             initial if isinstance(initial, Mapping) else None,
             what_is_attacked(observation),
-            uses_first=observation.initial_rows is not None or bool(observation.layers),
+            uses_first=observation.initial_rows is not None,
+            also=observation.layers[0].name if observation.layers else None,
         ),
         notes=tuple(note for note in (said, end.describe(), *unused) if note),
         drift=drift,
-        no_silence=None if layers else _no_silence(trained, input_shape, isinstance(initial, Mapping)),
+        no_silence=None if layers else _no_silence(trained, started, input_shape),
     )
 
 
-def _no_silence(trained: nn.Module, input_shape: tuple[int, ...], started: bool) -> str | None:
-    """What keeps the silent-units attack from each dense layer but the head; None where a second state would do."""
-    seen = seen_layers(trained, input_shape)[:-1]
+def _no_silence(trained: nn.Module, started: nn.Module | None, input_shape: tuple[int, ...]) -> str | None:
+    """What keeps the silent-units attack from each layer but the head; None where a second state would do."""
+    still = (lambda name: False) if started is None else unchanged(trained, started)
+    seen = seen_layers(trained, input_shape, still)[:-1]
     if not seen:
         return "there is none but the head"
-    if not started and any(layer.why_not is None for layer in seen):
+    if started is None and any(layer.why_not is None for layer in seen):
         return None
     same = "both states of it are the same, so nothing was trained between them"
     return "; ".join(f"layer {layer.name!r}: {layer.why_not or same}" for layer in seen)

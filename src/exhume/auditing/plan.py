@@ -17,8 +17,9 @@ _NEEDS = {
     "kkt": "It needs a two-layer classifier that was trained far beyond fitting; run it with 'exhume attack'.",
     "informed": "It is for an attacker who has all training samples but a few.",
     "silent-units": (
-        "It needs two states of a dense ReLU layer that reads the inputs: the weights before training or an earlier "
-        "checkpoint (--initial), or a checkpoint with the optimiser's state or a moving average."
+        "It needs two states of a ReLU layer that reads the inputs, frozen features, or few large patches: the weights "
+        "before training or an earlier checkpoint (--initial), or a checkpoint with the optimiser's state or a moving "
+        "average."
     ),
 }
 _LINEAR = (
@@ -64,29 +65,14 @@ def make_plan(target: Target, samples: int | None, seed: int) -> Plan:
     else:
         offers = _for_ridge(observation, samples, seed)
     offers = (*_for_layers(observation, seed), *offers)
-    return Plan(offers, _others(offers, target.no_silence or _behind(observation)))
-
-
-def _behind(observation: Observation) -> str | None:
-    """Layers that can be attacked, but not for inputs."""
-    other = next((states for states in layers_of(observation) if states.d != observation.d), None)
-    if other is None:
-        return None
-    return (
-        f"layer {other.name!r} reads {other.reads}, {other.d} numbers per sample: attack it in Python with "
-        "exhume.observe_layer, for those features"
-    )
+    return Plan(offers, _others(offers, target.no_silence))
 
 
 def _for_layers(observation: Observation, seed: int) -> tuple[Offer, ...]:
-    """One attack per state of a layer, in the order in which they are known: the strong ones first.
-
-    What comes back of a layer behind an extractor are features, which an audit has no records of.
-    """
+    """One attack per state of a layer, in the order in which they are known: the strong ones first."""
     return tuple(
-        Offer("silent-units", f"{_capital(states.describe())}. Its silent units tell samples apart.", seed, layer=place)
-        for place, states in enumerate(layers_of(observation))
-        if states.d == observation.d
+        Offer("silent-units", f"{_capital(states.describe())}. Its silent units tell single ones apart.", seed, layer=i)
+        for i, states in enumerate(layers_of(observation))
     )
 
 
@@ -123,7 +109,9 @@ def _others(offers: tuple[Offer, ...], no_silence: str | None) -> tuple[PassedOv
     offered = {offer.method for offer in offers}
     needs = dict(_NEEDS)
     if no_silence is not None:
-        needs["silent-units"] = f"It needs a dense ReLU layer that reads the inputs. Here, {no_silence}."
+        needs["silent-units"] = (
+            f"It needs a ReLU layer that reads the inputs, frozen features, or few large patches. Here, {no_silence}."
+        )
     if "split-newton" in offered:
         needs["heavy-ball"] = "It has to be told n, which was not given (--samples)."
     return tuple(

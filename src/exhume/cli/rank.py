@@ -26,6 +26,9 @@ def rank(
         str | None, typer.Option(help="square, logistic, cross-entropy or none; default: what the run says.")
     ] = None,
     initial: Annotated[Path | None, typer.Option(help="Head file: W(0); default: it started at zero.")] = None,
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="Head file: a hidden layer with ReLU; its embeddings are recovered first.")
+    ] = False,
     mean: Annotated[
         str | None,
         typer.Option(help="Images: the model's mean, e.g. 0.5 or one a channel; default: what the run tells."),
@@ -42,7 +45,7 @@ def rank(
     """
     from exhume.experiments.rank_request import RankRequest, answer
 
-    done = answer(RankRequest(run, candidates, non_members, loss, initial, mean, std, out, model, seed))
+    done = answer(RankRequest(run, candidates, non_members, loss, initial, hidden, mean, std, out, model, seed))
     tell_ranking(done.ranked, json)
     say(f"wrote {done.folder / 'ranking.csv'} and span.safetensors", json)
     if json:
@@ -55,11 +58,18 @@ def tell_ranking(ranked: "RankedRecords", json: bool) -> None:
 
     summary, ranking = ranked.summary(), ranked.ranking
     whole = "" if ranked.samples is None else f" of at most {ranked.samples}"
-    say(
-        f"span: the change of the head shows {ranking.span.rank}{whole} dimensions of the span of the training "
-        f"embeddings; {NOT_DETERMINED}",
-        json,
-    )
+    if "rank_exact" in summary:
+        say(
+            f"exact: {summary['rank_recovered']} training embeddings were recovered, and {summary['rank_exact']} of "
+            f"{summary['ranked']} records are among them",
+            json,
+        )
+    else:
+        say(
+            f"span: the change of the head shows {ranking.span.rank}{whole} dimensions of the span of the training "
+            f"embeddings; {NOT_DETERMINED}",
+            json,
+        )
     count = len(ranking.non_member_score)
     if ranking.resolution is None:
         say(f"ranked {summary['ranked']} records by score alone: p-values need --non-members", json)

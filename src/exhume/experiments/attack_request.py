@@ -150,7 +150,8 @@ class AttackRequest(BaseModel):
         """The attack on the observation of a run, with what its files tell."""
         if self.method in ("auto", "silent-units"):
             observation = with_layers(observation)
-        if self.method == "auto" and observation.layers and not self._asks_for_more:
+        whole = any(layer.reads == "inputs" for layer in observation.layers[:1])  # and no pieces, which are not scored
+        if self.method == "auto" and whole and not self._asks_for_more:
             return self.model_copy(update={"method": "silent-units"}).prepare(folder, observation, seed, ranks)
         if self.method in RIDGE_METHODS:
             observation = seen_as_ridge(observation)

@@ -6,7 +6,17 @@ import torch
 from torch import Tensor
 
 from exhume.attacks.probes.ranking import Probe
-from exhume.errors import ExhumeError
+from exhume.errors import ExhumeError, UsageError
+from exhume.layer_states import LayerStates, changed
+
+
+def read_hidden(path: Path, initial: Path | None) -> LayerStates:
+    """A hidden layer with ReLU after it, at both ends of its training: its change holds single embeddings."""
+    if initial is None:
+        raise UsageError("expected --initial with --hidden, the layer before training, found none")
+    end, start = _matrix(path), _matrix(initial)
+    before, after = start.weights.float(), end.weights.float()  # as trained: what float64 adds is no rounding
+    return changed(before, after, bias=end.biased, name=path.name, reads="frozen features")
 
 
 def read_head(path: Path, initial: Path | None = None) -> Probe:

@@ -7,16 +7,20 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from exhume.attacks.loop import run_attack
+from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.head_fit import HeadLoss
 from exhume.attacks.probes.ranking import Probe
+from exhume.attacks.silent.attack import SilentUnits
 from exhume.data.dataset import Preparation
 from exhume.data.records import Records, load_records
 from exhume.errors import UsageError
-from exhume.experiments.head_file import read_head
+from exhume.experiments.head_file import read_head, read_hidden
 from exhume.experiments.preparations import preparation_of
 from exhume.experiments.ranking import RankedRecords, rank_against
 from exhume.experiments.run import RunFolder
 from exhume.metrics.detection import rows_among
+from exhume.observing.one_layer import layer_observation
 
 RANK_KEYS = ("rank_members", "rank_auc", "rank_tpr_at_1_percent")
 
@@ -32,6 +36,8 @@ class RankRequest:
     """None: what the run was trained with; "none": the fit of the head is left out."""
     initial: Path | None = None
     """W(0) for a head file; None: zero."""
+    hidden: bool = False
+    """The head file holds a hidden layer with ReLU, whose embeddings are recovered first."""
     mean: str | None = None
     std: str | None = None
     out: Path | None = None
@@ -52,6 +58,8 @@ def answer(request: RankRequest) -> RankDone:
 
 def _rank_run(request: RankRequest) -> RankDone:
     """Ranks against the head of a run, and writes into its folder (or `out`)."""
+    if request.hidden:
+        raise UsageError("expected a file with the weight and bias of a hidden layer with --hidden, found a run folder")
     if request.initial is not None:
         raise UsageError("expected no --initial with a run folder, whose observation knows it, found one")
     run = RunFolder.existing(request.source)
@@ -89,9 +97,17 @@ def _rank_head(request: RankRequest) -> RankDone:
     probe = read_head(request.source, request.initial)
     candidates, others = load_records(request.candidates), _load_others(request, None, None)
     loss = _loss("none" if request.loss is None else request.loss)
-    ranked = rank_against(probe, candidates, others, members=candidates.members, loss=loss, seed=request.seed)
+    recovered = _recovered(request) if request.hidden else None
+    ranked = rank_against(
+        probe, candidates, others, members=candidates.members, loss=loss, seed=request.seed, recovered=recovered
+    )
     ranked.save(request.out)
     return RankDone(ranked, ranked.summary(), request.out)
+
+
+def _recovered(request: RankRequest) -> Recovered:
+    observation = layer_observation(read_hidden(request.source, request.initial))
+    return Recovered.of(run_attack(observation, SilentUnits(), seed=request.seed).reconstruction)
 
 
 def _load_others(

@@ -16,6 +16,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from exhume.attacks.probes.embedding_span import NOT_DETERMINED
+from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.ranking import FEWEST_NON_MEMBERS, Probe, Ranking, rank_records
 from exhume.data.records import Records
 from exhume.errors import UsageError
@@ -26,6 +27,7 @@ CALLED = 0.1
 """Records with q up to this are called training records: one in ten of them may be a false alarm."""
 FEW_NON_MEMBERS = 20
 FALSE_ALARMS = 0.01
+EXACTLY = "a record whose embedding equals a recovered one to rounding was trained on"
 RANKING_FILE, SPAN_FILE = "ranking.csv", "span.safetensors"
 
 
@@ -36,6 +38,8 @@ class RankedRecords:
     members: Bool[Tensor, " m"] | None
     samples: int | None
     """n, if the attacker is told."""
+    recovered: int | None = None
+    """Training embeddings that came back by themselves, where a hidden layer was attacked."""
 
     @property
     def called(self) -> int | None:
@@ -52,8 +56,10 @@ class RankedRecords:
             "rank_called": self.called,
             "rank_span": ranking.span.rank,
             "rank_weights_per_sample": self._weights_per_sample(),
-            "rank_note": NOT_DETERMINED,
+            "rank_note": NOT_DETERMINED if self.recovered is None else EXACTLY,
         }
+        if ranking.matches is not None:
+            values |= {"rank_recovered": self.recovered, "rank_exact": int(ranking.matches.exact.sum())}
         return values | self._against_truth()
 
     def _weights_per_sample(self) -> float | None:
@@ -76,11 +82,13 @@ class RankedRecords:
     def as_csv(self) -> str:
         ranking, text = self.ranking, io.StringIO()
         columns = ["rank", "record", "score", "p_value", "q_value", "alignment", "fit"]
+        columns += [] if ranking.matches is None else ["exact"]
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*columns, *([] if self.members is None else ["member"])])
         for place, index in enumerate(ranking.order, start=1):
             numbers = (ranking.score, ranking.p_value, ranking.q_value, ranking.alignment, ranking.fit)
             cells = ["" if values is None else f"{float(values[index]):.6g}" for values in numbers]
+            cells += [] if ranking.matches is None else [str(int(ranking.matches.exact[index]))]
             truth = [] if self.members is None else [int(self.members[index])]
             writer.writerow([place, self.names[index], *cells, *truth])
         return text.getvalue()
@@ -101,6 +109,7 @@ def rank_against(
     loss: str | None = None,
     samples: int | None = None,
     seed: int = 0,
+    recovered: Recovered | None = None,
 ) -> RankedRecords:
     """Ranks the candidates. `members` says which of them were trained on, where that is known; it only chooses which
     others calibrate if no non-members are given, and is then left aside until the ranking is there."""
@@ -112,7 +121,8 @@ def rank_against(
         kept[chosen] = False
         rows, members = rows[kept], members[kept]
         names = tuple(name for name, keep in zip(names, kept.tolist(), strict=True) if keep)
-    return RankedRecords(rank_records(probe, rows, calibration, loss), names, members, samples)
+    ranking = rank_records(probe, rows, calibration, loss, recovered)
+    return RankedRecords(ranking, names, members, samples, None if recovered is None else len(recovered.embeddings))
 
 
 def _split_off(members: Bool[Tensor, " m"], seed: int) -> Tensor:

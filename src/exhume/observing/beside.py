@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from exhume.errors import ExhumeError
 from exhume.layer_states import LayerStates
 from exhume.networks.loading import load_state
-from exhume.observing.dense_layers import dense_layers, seen_layers
+from exhume.observing.dense_layers import dense_layers, in_order
 from exhume.observing.optimiser_states import BUFFERS, kept_of, optimiser_layer
+from exhume.observing.seen_layers import seen_layers
+
+_WHAT = "reads the inputs, frozen features, or few large patches"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ def layers_beside(
             continue
         found += layers
         if not layers:
-            notes.append(f"The {what} was not used: it tells of no dense ReLU layer that reads the inputs.")
+            notes.append(f"The {what} was not used: it tells of no ReLU layer that {_WHAT}.")
     return tuple(found), tuple(notes)
 
 
@@ -70,8 +73,8 @@ def _of_optimiser(model: nn.Module, state: Mapping[str, Any], input_shape: tuple
         return not any(kept.get(key) for key in own) and not list(modules[name].buffers(recurse=False))
 
     layers = [
-        optimiser_layer(model, state, seen.name, leak=seen.leak or 0.0, reads=seen.reads)
+        optimiser_layer(model, state, seen.name, leak=seen.leak or 0.0, reads=seen.reads, reading=seen.reading)
         for seen in seen_layers(model, input_shape, still)
         if seen.why_not is None and kept.get(f"{seen.name}.weight" if seen.name else "weight")
     ]
-    return tuple(sorted(layers, key=lambda layer: layer.reads != "inputs"))
+    return in_order(layers)

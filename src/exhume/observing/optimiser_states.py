@@ -16,17 +16,26 @@ from torch import Tensor, nn
 
 from exhume.errors import ExhumeError
 from exhume.layer_states import LayerStates, Source, averaged, with_bias
+from exhume.readings import Reading
 
 BUFFERS: dict[str, Source] = {"momentum_buffer": "momentum", "exp_avg": "adam"}
 
 
 def optimiser_layer(
-    model: nn.Module, state: Mapping[str, Any], name: str, *, leak: float = 0.0, reads: str = "inputs"
+    model: nn.Module,
+    state: Mapping[str, Any],
+    name: str,
+    *,
+    leak: float = 0.0,
+    reads: str = "inputs",
+    reading: Reading | None = None,
 ) -> LayerStates:
     """The layer of that name, with the average of its gradients in an optimiser's state dict."""
     layer = dict(model.named_modules()).get(name)
-    if not isinstance(layer, nn.Linear):
-        raise ExhumeError(f"expected a linear layer {name!r} in the model, found {type(layer).__name__}")
+    if not isinstance(layer, nn.Linear | nn.Conv2d):
+        raise ExhumeError(
+            f"expected a linear layer or a convolution {name!r} in the model, found {type(layer).__name__}"
+        )
     kept = kept_of(model, state)
     weight, source = _buffer(kept, f"{name}.weight" if name else "weight")
     bias = None
@@ -34,7 +43,14 @@ def optimiser_layer(
         bias, _ = _buffer(kept, f"{name}.bias" if name else "bias")
     ends = with_bias(layer.weight, layer.bias)
     return averaged(
-        with_bias(weight, bias), ends, bias=bias is not None, name=name, source=source, leak=leak, reads=reads
+        with_bias(weight, bias),
+        ends,
+        bias=bias is not None,
+        name=name,
+        source=source,
+        leak=leak,
+        reads=reads,
+        reading=reading,
     )
 
 

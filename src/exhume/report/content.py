@@ -12,10 +12,11 @@ from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.evidence import Evidence, Pictures, with_truth, without_truth
-from exhume.report.frames import recovery
+from exhume.report.frames import Recovery, recovery
 from exhume.report.knowledge import knowledge, not_tested, told_samples
 from exhume.report.model_card import model_card
 from exhume.report.pictures import blurred, to_base64_png
+from exhume.report.pieces import compared, reading_of, with_pieces
 from exhume.report.run_subject import subject_of_run
 from exhume.report.subject import Subject
 from exhume.report.verdict import Case, verdict
@@ -41,8 +42,12 @@ def gather(subject: Subject) -> Evidence:
     """What the candidates are worth, record by record."""
     if subject.found is None:
         return Evidence([], None, None, [], False)
+    reading = reading_of(subject.found, subject.observation)
     if subject.truth is None:
-        return without_truth(subject.found, subject.observation)
+        shape = subject.observation.image_shape if reading is None else reading.picture_shape
+        return without_truth(subject.found, shape)
+    if reading is not None:
+        return with_pieces(subject.truth, subject.found, reading, subject.control)
     return with_truth(subject.truth, subject.found, subject.observation, subject.scores, subject.control)
 
 
@@ -50,7 +55,8 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
     """Everything that the page shows. Without `reveal` its pictures are blurred before they are stored."""
     observation, found = subject.observation, subject.found
     has_truth = evidence.recovered is not None
-    happened = recovery(subject, evidence.rows, reveal)
+    reading = reading_of(found, observation)
+    happened = Recovery([], []) if reading is not None else recovery(subject, evidence.rows, reveal)
     content: dict[str, Any] = {
         "schema": REPORT_SCHEMA,
         "run": subject.name,
@@ -70,6 +76,7 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "passed_over": subject.passed_over,
         "attack": None if found is None else _attack(subject, found),
         "results": evidence.results,
+        "compared": None if reading is None else compared(reading),
         "control": evidence.control,
         "directions_only": evidence.directions_only,
         "rows": evidence.rows[:MOST_ROWS],
@@ -102,6 +109,7 @@ def case_of(subject: Subject, evidence: Evidence) -> Case:
         control_recovered=control.get("recovered"),
     )
     units = found is not None and found.method == SilentUnits.name
+    reading = reading_of(found, subject.observation)
     return Case(
         findings,
         candidates=0 if found is None else trusted(found) if units else len(found.candidates),
@@ -110,6 +118,8 @@ def case_of(subject: Subject, evidence: Evidence) -> Case:
         held_out_rows=0 if certificate is None else certificate.held_out_rows,
         chance=None if found is None else found.facts.get("chance"),
         units=units,
+        pieces=None if reading is None else reading.noun,
+        whole=reading is not None and reading.pieces > 1,
     )
 
 
@@ -193,7 +203,9 @@ def _count(found: Reconstruction | None, observation: Observation, has_truth: bo
         return _Count(samples, "counted in the training data" if has_truth else "as told by the owner")
     if told is not None:
         return _Count(told, "as told to the attack")
-    if found is not None and found.outcome is Outcome.RECOVERED:
+    reading = reading_of(found, observation)
+    one_each = reading is None or reading.pieces == 1
+    if found is not None and found.outcome is Outcome.RECOVERED and one_each:
         return _Count(len(found.candidates), "as found by the attack")
     return _Count(None, None)
 
@@ -246,8 +258,8 @@ def _layer(found: Reconstruction) -> dict[str, Any] | None:
         "name": facts["layer"],
         "rank": facts["rank"],
         "gap": facts["gap"],
-        "found": len(found.candidates),
-        "trusted": trusted(found),
+        "found": facts.get("pieces", len(found.candidates)),
+        "trusted": facts.get("pieces_trusted", trusted(found)),
         "directions_only": facts["directions_only"],
         "expected_error": facts.get("expected_error"),
     }

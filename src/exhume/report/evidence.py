@@ -84,14 +84,14 @@ def _control(against: Evaluation | None) -> dict[str, Any] | None:
     }
 
 
-def without_truth(found: Reconstruction, observation: Observation) -> Evidence:
+def without_truth(found: Reconstruction, image_shape: tuple[int, int, int] | None) -> Evidence:
     """Candidates by the size of their coefficient: a large one is well determined by the weights."""
     sizes = found.coefficients.double().norm(dim=1)
     order = sizes.argsort(descending=True, stable=True)
     rows = [{"candidate": index, "coefficient": float(sizes[index])} for index in order.tolist()]
     pictures = None
-    if observation.image_shape is not None and len(found.candidates) > 0:
-        pictures = Pictures(from_rows(found.candidates[order], observation.image_shape), None)
+    if image_shape is not None and len(found.candidates) > 0:
+        pictures = Pictures(from_rows(found.candidates[order], image_shape), None)
     return Evidence(rows, pictures, None, [], False)
 
 

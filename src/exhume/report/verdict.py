@@ -21,6 +21,10 @@ class Case:
     chance: float | None = None
     """Where units were held out and not weights: the chance of the least sure sample that is called recovered."""
     units: bool = False
+    pieces: tuple[str, str] | None = None
+    """What the candidates are where they are no inputs: one of them, and several."""
+    whole: bool = False
+    """Whether an input has several such pieces."""
 
 
 def verdict(case: Case) -> dict[str, str]:
@@ -44,7 +48,7 @@ def _rest(case: Case, decision: Decision) -> str:
     match decision.ground:
         case Ground.COUNTED:
             noun = _training(case, found.samples or 0)
-            return f"{found.recovered:,} of {found.samples:,} {noun} can be read from the weights."
+            return f"{found.recovered:,} of {found.samples:,} {noun} {_can_be_read(case)}."
         case Ground.CERTIFIED:
             return _certified(case, decision.verdict)
         case Ground.REFUTED if none:
@@ -80,10 +84,10 @@ def _rest(case: Case, decision: Decision) -> str:
 
 def _certified(case: Case, verdict: Verdict) -> str:
     if verdict is Verdict.RECOVERED:
-        found = f"{case.candidates:,} {_training(case, case.candidates)}"
+        found = _found(case)
         return f"{found} can be read from the weights, as {_kept(case)} kept from the attack confirm."
     if case.units:
-        sure = f"{case.candidates:,} {_training(case, case.candidates)}"
+        sure = _found(case)
         return f"{sure} can be read from the weights, as units kept from the attack confirm; there are more in them."
     candidates = f"{case.candidates:,} candidate{'' if case.candidates == 1 else 's'}"
     share = "part" if case.held_out_loss is None else percent(max(0.0, 1 - case.held_out_loss))
@@ -146,6 +150,20 @@ def _by_units(case: Case) -> str:
         f"{told}. They are silent where the recovered samples say so; the chance of that for the least sure sample is "
         f"{least:.0e} or less."
     )
+
+
+def _can_be_read(case: Case) -> str:
+    if case.pieces is None:
+        return "can be read from the weights"
+    if case.whole:
+        return f"can be read from the weights in {case.pieces[1]}, which are not told apart by record"
+    return f"are recognised by their {case.pieces[1]}, which can be read from the weights"
+
+
+def _found(case: Case) -> str:
+    if case.pieces is None:
+        return f"{case.candidates:,} {_training(case, case.candidates)}"
+    return f"{case.candidates:,} {case.pieces[case.candidates != 1]} of {_training(case, 2)}"
 
 
 def _training(case: Case, count: int) -> str:

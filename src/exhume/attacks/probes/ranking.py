@@ -8,6 +8,8 @@ Two statistics say whether a record was trained on, and each fails where the oth
 
 Each is brought to units of its own spread among non-members, and the larger one is the score. It is calibrated by
 non-members (`calibration.py`), as a whole: choosing the larger one costs nothing in validity.
+
+Where training embeddings themselves were recovered, records that match one exactly come first (`exact_matches.py`).
 """
 
 from dataclasses import dataclass
@@ -19,11 +21,13 @@ from torch import Tensor
 from exhume.attacks.probes.alignment import align
 from exhume.attacks.probes.calibration import in_units_of_chance, p_values, q_values
 from exhume.attacks.probes.embedding_span import EmbeddingSpan, embedding_span
+from exhume.attacks.probes.exact_matches import Matches, Recovered, exact_matches
 from exhume.attacks.probes.head_fit import head_fit
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Observation
+from exhume.readings import Reading
 
 FEWEST_NON_MEMBERS = 2
 
@@ -33,13 +37,15 @@ class Probe:
     """A linear head on features that did not move while it was trained.
 
     `change`: W(T) − W(0), with the bias as the weights of a last feature that is always 1 if there is one (`constant`).
-    `head`: W(T) itself, None if it is not known. `features`: None where only embeddings can be looked at.
+    `head`: W(T) itself, None if it is not known. `features`: None where only embeddings can be looked at. `read`: what
+    a recovered layer reads of inputs, where that is not what the head reads.
     """
 
     change: Float[Tensor, "k p"]
     head: Float[Tensor, "k p"] | None = None
     features: RidgeFeatures | ModuleFeatures | None = None
     constant: bool = False
+    read: Reading | None = None
 
     @classmethod
     def of(cls, observation: Observation) -> "Probe":
@@ -47,7 +53,18 @@ class Probe:
         source = features.source if isinstance(features, ModuleFeatures) else None
         whole = isinstance(features, ModuleFeatures) and features.chosen is None
         constant = source is not None and source.bias and whole
-        return cls(observation.weights, observation.published_head, features, constant)
+        read = next((layer.reading for layer in observation.layers if layer.reading is not None), None)
+        return cls(observation.weights, observation.published_head, features, constant, read)
+
+    def pieces(self, rows: Float[Tensor, "m columns"], width: int, what: str) -> Float[Tensor, "m width"]:
+        """What the recovered layer reads of records; rows that are embeddings already are taken as they are."""
+        if rows.shape[1] == width:
+            return rows.double()
+        if self.read is not None and self.read.pieces == 1 and self.features is not None:
+            return self.read(rows)[:, 0].double().cpu()
+        if rows.shape[1] == width + 1 and bool((rows[:, -1] == 1).all()):  # a column for the bias
+            return rows[:, :width].double()
+        raise UsageError(f"expected embeddings of {width} numbers in {what}, found {rows.shape[1]} per record")
 
     def embed(self, rows: Float[Tensor, "m columns"], what: str) -> Float[Tensor, "m p"]:
         """Embeddings of inputs; rows that are embeddings already are taken as they are."""
@@ -82,11 +99,16 @@ class Ranking:
     non_member_score: Float[Tensor, " c"]
     ridge: float
     span: EmbeddingSpan
+    matches: Matches | None = None
+    """None where no training embeddings were recovered."""
 
     @property
     def order(self) -> list[int]:
-        """Records from the likeliest training record down."""
-        return [int(index) for index in self.score.argsort(descending=True, stable=True)]
+        """Records from the likeliest training record down, exact matches before all others."""
+        order = self.score.argsort(descending=True, stable=True)
+        if self.matches is not None:
+            order = order[self.matches.exact[order].int().argsort(descending=True, stable=True)]
+        return [int(index) for index in order]
 
     @property
     def resolution(self) -> float | None:
@@ -99,11 +121,12 @@ def rank_records(
     records: Float[Tensor, "m columns"],
     non_members: Float[Tensor, "c others"] | None = None,
     loss: str | None = None,
+    recovered: Recovered | None = None,
 ) -> Ranking:
     """Ranks records, given as inputs of the extractor or as embeddings.
 
     `non_members` are records of the same kind that were certainly not trained on. `loss`: what the head was trained
-    with; None leaves the fit out.
+    with; None leaves the fit out. `recovered`: training embeddings that an attack on a hidden layer has brought back.
     """
     if len(records) == 0:
         raise UsageError("expected at least one record to rank, found none")
@@ -129,4 +152,13 @@ def rank_records(
         non_member_score=score[m:],
         ridge=alignment.ridge,
         span=span,
+        matches=None if recovered is None else _matches(probe, records, non_members, recovered),
     )
+
+
+def _matches(
+    probe: Probe, records: Float[Tensor, "m columns"], others: Float[Tensor, "c others"] | None, recovered: Recovered
+) -> Matches:
+    width = recovered.embeddings.shape[1]
+    known = None if others is None else probe.pieces(others, width, "the non-members")
+    return exact_matches(probe.pieces(records, width, "the candidates"), recovered, known)

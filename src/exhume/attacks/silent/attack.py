@@ -122,6 +122,7 @@ class SilentCase:
             )
         facts = {
             "layer": states.name,
+            "reads": states.reads,
             "target": states.source,
             "rank": shown.rank if shown.clear else None,
             "gap": shown.gap,

@@ -117,17 +117,22 @@ def _last_gap(values: Float[Tensor, " q"]) -> tuple[int, float]:
 
 
 def _decompose(change: Float[Tensor, "h c"], weights: Tensor, scale: float = 1.0, taken: float = 1.0) -> Spectrum:
-    """From the smaller Gram matrix, in float64: exact to 1e-8 of the largest singular value, below any rounding."""
-    h, columns = change.shape
-    small = change @ change.T if h < columns else change.T @ change
+    """From the smaller Gram matrix, in float64: exact to 1e-8 of the largest singular value, below any rounding.
+
+    Units that never fired, and columns that were always zero, did not change at all: they hold no rounding either, and
+    their zeros behind the flat rest would pass for a gap.
+    """
+    wide = change.shape[0] < change.shape[1]
+    small = change @ change.T if wide else change.T @ change
     energies, vectors = torch.linalg.eigh(small)
-    values, vectors = energies.flip(0).clamp_min(0).sqrt(), vectors.flip(1)
+    h, columns = (max(1, int(change.any(dim=side).sum())) for side in (1, 0))
+    values, vectors = energies.flip(0).clamp_min(0).sqrt()[: min(h, columns)], vectors.flip(1)
     floor = rounding(weights) * (math.sqrt(h) + math.sqrt(columns))
     raised = values.clamp_min(max(floor, 1e-8 * float(values[0])))
     rank, gap = _last_gap(raised)
     noise = math.sqrt(float(values[rank:].square().sum()) / max(1, (h - rank) * (columns - rank)))
     edge = noise * (math.sqrt(h) + math.sqrt(columns))
     explained = noise <= ROUNDED * rounding(weights) or (rank < len(values) and float(values[rank]) <= WHITE * edge)
-    directions = vectors[:, :rank] if h >= columns else torch.linalg.qr(change.T @ vectors[:, :rank])[0]
+    directions = vectors[:, :rank] if not wide else torch.linalg.qr(change.T @ vectors[:, :rank])[0]
     least = max(noise, rounding(weights) / 4)
     return Spectrum(values, directions.contiguous(), rank, gap, least, scale, taken, explained)

@@ -1,0 +1,66 @@
+"""Records recognised by their embeddings, where training embeddings were recovered exactly.
+
+A dense ReLU layer on a frozen extractor gives its training embeddings away one by one (`attacks/silent/`). A record was
+trained on if its own embedding is one of them to rounding. No score and no calibration is needed: embeddings of other
+records are nowhere near. Non-members, where there are any, are the check of that: a record is called only if it is ten
+times closer than the closest of them.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhume.errors import UsageError
+from exhume.reconstruction import Reconstruction
+
+SURE = 0.5
+ROUNDING = 1e-4  # of the norm: another machine computes embeddings a little differently
+CLOSER = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Recovered:
+    """Embeddings that are called recovered, and how far they are off at most, over their norms."""
+
+    embeddings: Float[Tensor, "r c"]
+    accuracy: float
+
+    @classmethod
+    def of(cls, found: Reconstruction) -> "Recovered":
+        if "layer" not in found.facts:
+            raise UsageError(f"expected embeddings recovered by silent-units, found a result of {found.method}")
+        sure = torch.tensor(found.certificate.confidence) >= SURE
+        return cls(found.candidates[sure].double(), found.facts.get("expected_error") or 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """`distance`: to the nearest recovered embedding, over the record's norm; infinite where none was recovered."""
+
+    distance: Float[Tensor, " m"]
+    exact: Bool[Tensor, " m"]
+
+
+def exact_matches(
+    records: Float[Tensor, "m c"], recovered: Recovered, non_members: Float[Tensor, "o c"] | None = None
+) -> Matches:
+    """
+    >>> found = Recovered(torch.tensor([[3.0, 4.0]]), 1e-6)
+    >>> exact_matches(torch.tensor([[3.0, 4.0], [3.0, 4.1]]), found).exact.tolist()
+    [True, False]
+    """
+    distance = _nearest(records, recovered.embeddings)
+    near = max(ROUNDING, 10 * recovered.accuracy)
+    if non_members is not None and len(non_members):
+        near = min(near, float(_nearest(non_members, recovered.embeddings).min()) / CLOSER)
+    return Matches(distance, distance <= near)
+
+
+def _nearest(rows: Float[Tensor, "m c"], recovered: Float[Tensor, "r c"]) -> Float[Tensor, " m"]:
+    exact = rows.double()
+    if not len(recovered):
+        return torch.full((len(rows),), torch.inf, dtype=torch.float64)
+    apart = torch.cdist(exact, recovered.double(), compute_mode="donot_use_mm_for_euclid_dist").amin(dim=1)
+    return apart / exact.norm(dim=1).clamp_min(torch.finfo(torch.float64).tiny)

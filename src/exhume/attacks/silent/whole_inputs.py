@@ -1,0 +1,66 @@
+"""Pieces that an attack brought back, made into whole inputs where that is certain.
+
+Patches that overlap are assembled (`assembling.py`), embeddings are taken back through their extractor
+(`inversion.py`). Only pieces that are called recovered take part. The result counts if every one of them became part of
+an input; otherwise the pieces stay what was found, and the result says how many inputs could be made of them.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from exhume import seeds
+from exhume.attacks.silent.assembling import assemble, overlaps
+from exhume.attacks.silent.inversion import invert, invertible
+from exhume.observation import Observation
+from exhume.readings import Embeddings, Patches
+from exhume.reconstruction import Reconstruction
+
+SURE = 0.5
+
+
+def whole_inputs(found: Reconstruction, observation: Observation) -> Reconstruction:
+    """The same result, its candidates as inputs if all pieces that are called recovered could be made into some."""
+    layer = next((layer for layer in observation.layers if layer.name == found.facts.get("layer")), None)
+    reading = None if layer is None else layer.reading
+    sure = (torch.tensor(found.certificate.confidence) >= SURE).nonzero()[:, 0]
+    if reading is None or found.facts.get("reads") == "inputs" or found.facts["directions_only"] or not len(sure):
+        return found
+    pieces = found.candidates[sure]
+    if isinstance(reading, Patches) and overlaps(reading):
+        built = assemble(pieces, reading)
+        note = f"{len(built.members) * reading.pieces} of {len(sure)} patches overlap into {len(built.images)} images"
+        whole = not built.left and not built.unseen
+        return _told(found, built.images, sure[built.members], note, whole)
+    if isinstance(reading, Embeddings) and invertible(reading.extractor):
+        accuracy = found.facts.get("expected_error") or 0.0
+        inverted = invert(reading.extractor, pieces, accuracy, seeds.generator(found.seed, "start"))
+        exact = inverted.exact
+        note = f"{int(exact.sum())} of {len(sure)} embeddings lead back through the extractor to one input each"
+        told = _told(found, inverted.inputs[exact], sure[exact][:, None], note, bool(exact.all()))
+        if not bool(exact.any()):
+            return told
+        worst = float(inverted.expected_error[exact].max())
+        return replace(told, facts={**told.facts, "expected_error": worst}) if bool(exact.all()) else told
+    return found
+
+
+def _told(
+    found: Reconstruction, inputs: Float[Tensor, "k d"], members: Int[Tensor, "k v"], note: str, whole: bool
+) -> Reconstruction:
+    """An input is as sure as the least sure of its pieces."""
+    said = "; ".join(part for part in (found.facts.get("subspace"), note) if part)
+    facts = {**found.facts, "subspace": said, "inputs_made": len(inputs)}
+    if not whole:
+        return replace(found, facts=facts)
+    told = torch.tensor(found.certificate.confidence, dtype=torch.float64)
+    confidence = tuple(told[members].amin(dim=1).tolist())
+    return replace(
+        found,
+        candidates=inputs.to(found.candidates.dtype),
+        coefficients=found.coefficients[members].double().norm(dim=1).to(found.coefficients.dtype),
+        certificate=replace(found.certificate, confidence=confidence),
+        facts={**facts, "reads": "inputs", "pieces": len(found.candidates), "pieces_trusted": members.numel()},
+    )
