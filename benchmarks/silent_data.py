@@ -1,10 +1,7 @@
 """Data of many kinds for `silent_certificate.py`: images, real tables, text embeddings, and drawn tables that are hard.
 
-Real tables are scikit-learn's, which is no dependency of exhume: where it is missing, problems with them are left out,
-and this is said. To have it for one run only:
-
-    pip install --no-deps --target FOLDER scikit-learn joblib threadpoolctl cloudpickle narwhals
-    PYTHONPATH=FOLDER python benchmarks/silent_certificate.py ...
+Real tables are scikit-learn's, which the extra `dev` installs: where it is missing, problems with them are left out, and
+this is said.
 
 Text embeddings come from `text_embeddings.py`.
 """
