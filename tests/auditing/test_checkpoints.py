@@ -207,3 +207,36 @@ def test_the_first_layer_that_was_trained_is_attacked_behind_frozen_ones() -> No
     offers = [offer.why for offer in make_plan(target, None, 0).offers if offer.method == "silent-units"]
     assert len(offers) == 1
     assert "Layer '2' (400 -> 64), which reads frozen features: the change from the start" in offers[0]
+
+
+def frozen_extractor() -> tuple[nn.Sequential, list[nn.Parameter]]:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 80), nn.Tanh(), nn.Linear(80, 400), nn.ReLU(), nn.Linear(400, 3))
+    return model, [*model[3].parameters(), *model[5].parameters()]
+
+
+def convolution() -> tuple[nn.Sequential, list[nn.Parameter]]:
+    model = nn.Sequential(nn.Conv2d(1, 300, 3, stride=3), nn.ReLU(), nn.Flatten(), nn.Linear(1200, 3))
+    return model, list(model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("make", "reads", "rank"), [(frozen_extractor, "frozen features", 5), (convolution, "patches of the inputs", 8)]
+)
+def test_an_optimisers_state_gives_embeddings_and_patches_away(make: Any, reads: str, rank: int) -> None:
+    n = 5 if reads == "frozen features" else 2
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(38)
+        model, trained = make()
+        inputs = torch.randn(n, 1, 6, 6)
+        made = torch.optim.SGD(trained, lr=0.05, momentum=0.9)
+        for _ in range(30):
+            made.zero_grad()
+            nn.functional.cross_entropy(model(inputs), torch.arange(n) % 3).backward()
+            made.step()
+    state = made.state_dict()
+    target = target_of_module(model, input_shape=(1, 6, 6), beside=Beside(state))
+    assert [(layer.source, layer.reads) for layer in target.observation.layers] == [("momentum", reads)]
+    done = exhume.audit(model, optimiser=state, truth=inputs, budget_seconds=60)
+    assert (done.summary["method"], done.summary["target"]) == ("silent-units", "momentum")
+    assert done.summary["rank"] == rank
+    assert done.summary["recovered"] == n
