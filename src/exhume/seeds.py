@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-Purpose = Literal["data", "features", "bias", "network", "start", "chance", "noise", "held-out"]
+Purpose = Literal["data", "features", "bias", "network", "start", "chance", "noise", "other-noise", "held-out"]
 
 
 def derive(seed: int, purpose: Purpose) -> int:

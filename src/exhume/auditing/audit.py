@@ -212,8 +212,8 @@ def _what_if(
         left = max(deadline - time.monotonic(), 1.0) / (len(settings.what_if) - index)
         try:
             defended = defend(name, target, truth, settings.seed)
-            again = _same_attack(replace(target, observation=defended.observation), offer)
-            attempts = carry_out(defended.observation, (again,), left, settings.memory_bytes, watch)
+            again = _same_attacks(defended.target, offer)
+            attempts = carry_out(defended.observation, again, left, settings.memory_bytes, watch)
             lines.append(_reaudited(question, settings, defended, attempts))
         except ExhumeError as problem:
             empty = dict.fromkeys(("recovered", "samples", "error", "held_out_loss", "verdict"))
@@ -221,17 +221,21 @@ def _what_if(
     return lines
 
 
-def _same_attack(target: Target, offer: Offer) -> Offer:
-    """The attack that did best, or the first one of those that still apply."""
+def _same_attacks(target: Target, offer: Offer) -> tuple[Offer, ...]:
+    """The attack that did best, or the first one of those that still apply.
+
+    Of an attack on a layer, those on its other states follow: a defence may change one of them and leave the others.
+    """
     offers = make_plan(target, offer.samples, offer.seed).offers
     same = [other for other in offers if other.method == offer.method]
-    return next((other for other in same if other.layer == offer.layer), same[0] if same else offers[0])
+    same.sort(key=lambda other: other.layer != offer.layer)
+    return tuple(same if offer.method == "silent-units" and same else (same or offers)[:1])
 
 
 def _reaudited(
     question: Question, settings: AuditSettings, defended: Defended, attempts: tuple[Attempt, ...]
 ) -> dict[str, Any]:
-    seen = replace(question, target=replace(question.target, observation=defended.observation))
+    seen = replace(question, target=defended.target)
     subject = _subject(seen, settings, Plan((), ()), attempts, best_of(attempts))
     failures = [attempt.failure for attempt in attempts if attempt.failure]
     note = "; ".join([part for part in (defended.note, *failures) if part])

@@ -31,12 +31,12 @@ class Cost:
 
 def cost_of(defended: Defended, target: Target, truth: Truth | None, control: Control | None) -> Cost:
     inputs = _probes(target) if truth is None else truth.inputs.to(target.head.dtype)
-    before, after = target.outputs(inputs), _outputs(defended, target, inputs)
+    before, after = target.outputs(inputs), _outputs(defended, inputs)
     size = float(before.norm())
     labels = None if truth is None else _classes(truth.labels, truth.class_index, before.shape[1])
     other = None
     if control is not None and control.labels is not None and labels is not None:
-        shown = _outputs(defended, target, control.inputs.to(target.head.dtype))
+        shown = _outputs(defended, control.inputs.to(target.head.dtype))
         wanted = _classes(control.labels, control.labels.long(), shown.shape[1])
         other = None if wanted is None else _share(_decisions(shown) == wanted)
     return Cost(
@@ -47,7 +47,8 @@ def cost_of(defended: Defended, target: Target, truth: Truth | None, control: Co
     )
 
 
-def _outputs(defended: Defended, target: Target, inputs: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+def _outputs(defended: Defended, inputs: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+    target = defended.target
     shown = target.outputs(inputs, defended.head)
     if defended.keeps_bias or target.output_bias is None:
         return shown

@@ -1,7 +1,7 @@
 """A module and its weights as a target: the head, and the features that it reads."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -63,6 +63,25 @@ def target_of_module(
     layers = in_order([*layers, *others])
     observation = replace(observation, layers=layers)
     ridge = end.ridge is not None
+
+    def remade(change: Callable[[Tensor], Tensor]) -> Target:
+        other = copy.deepcopy(trained)
+        own = find_head(other, name)
+        with torch.no_grad():
+            for key, weights in other.named_parameters():
+                if key in moved and weights is not own.weight and weights is not own.bias:
+                    weights.copy_(change(weights.detach()))
+        return target_of_module(
+            other,
+            head=name,
+            input_shape=input_shape,
+            initial=initial,
+            norm=norm,
+            image_shape=image_shape,
+            beside=beside,
+        )
+
+    moved = _known_to_have_moved(trained, started, layers)
     return Target(
         observation=observation,
         features=end.features,
@@ -81,7 +100,19 @@ def target_of_module(
         notes=tuple(note for note in (said, end.describe(), *unused) if note),
         drift=drift,
         no_silence=None if layers else _no_silence(trained, started, input_shape),
+        remade=remade,
     )
+
+
+def _known_to_have_moved(trained: nn.Module, started: nn.Module | None, layers: tuple[LayerStates, ...]) -> set[str]:
+    """Names of parameters. Those of a frozen extractor are public, whatever is published."""
+    before = {} if started is None else dict(started.named_parameters())
+    told = {f"{layer.name}.{part}".lstrip(".") for layer in layers for part in ("weight", "bias")}
+    return {
+        key
+        for key, value in trained.named_parameters()
+        if key in told or (key in before and not torch.equal(value, before[key]))
+    }
 
 
 def _no_silence(trained: nn.Module, started: nn.Module | None, input_shape: tuple[int, ...]) -> str | None:

@@ -5,7 +5,7 @@ rows of V with an activation, for which no code is needed. What was trained is t
 where the start is not known the head itself is all there is, with the start as noise in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +42,9 @@ class Target:
     """How far the features moved in training, over their own size; None where their start is not known."""
     no_silence: str | None = None
     """Why none of the dense layers has silent units to attack, whatever states of it are known."""
+    remade: "Callable[[Callable[[Tensor], Tensor]], Target] | None" = None
+    """The same model with other weights in the layers before the head that are known to have been trained: a function
+    of each weight matrix and each bias. None where there are no such layers."""
 
     def outputs(self, inputs: Float[Tensor, "n d"], head: Float[Tensor, "k p"] | None = None) -> Float[Tensor, "n k"]:
         """What the model answers, with another head if one is given."""

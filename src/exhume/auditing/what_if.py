@@ -2,6 +2,9 @@
 
 int8, prune50, noise0.1, ...   as in `exhume train --defence`; "noise" alone is noise0.1
 dp, dp3                        the head trained again with DP-SGD, to ε = 8 or 3; needs the records and their labels
+
+What changes published weights changes them in every layer that is known to have been trained, not in the head alone. An
+optimiser's state and a moving average are no weights: where they are published too, they stay as they are.
 """
 
 import re
@@ -11,16 +14,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume import seeds
+from exhume.auditing.pruned_layers import pruned_layers
 from exhume.auditing.target import Target
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.selected_rows import SelectedRows
+from exhume.layer_states import LayerStates, Source
 from exhume.observation import Observation
 from exhume.victims.defences import parse_defences, publish
+from exhume.victims.other_layers import defended_weights
 from exhume.victims.private import PrivateRecipe, epsilon, train_private_head
 
+BESIDE: dict[Source, str] = {
+    "average": "the moving average",
+    "momentum": "the optimiser's state",
+    "adam": "the optimiser's state",
+    "optimiser": "the optimiser's state",
+}
 DEFAULT_NOISE = "noise0.1"
 DEFAULT_EPSILON = 8.0
 PRIVATE_STEPS = 100
@@ -29,13 +42,17 @@ MOST_GRADIENTS = 200_000_000
 
 @dataclass(frozen=True, eq=False)
 class Defended:
-    """The weights as they would be published: what an attacker sees, and the head for the outputs."""
+    """The weights as they would be published: the target with what an attacker sees, and the head for the outputs."""
 
     name: str
-    observation: Observation
+    target: Target
     head: Float[Tensor, "k p"]
     keeps_bias: bool = True
     note: str = ""
+
+    @property
+    def observation(self) -> Observation:
+        return self.target.observation
 
 
 def check_what_if(names: tuple[str, ...], has_labels: bool) -> None:
@@ -52,6 +69,9 @@ def defend(name: str, target: Target, truth: Truth | None, seed: int) -> Defende
     if wanted is not None:
         return _private(name, wanted, target, truth, seed)
     defences = parse_defences(_full_name(name), seed=seed)
+    if target.remade is not None:
+        stream = seeds.generator(seed, "other-noise")
+        target = target.remade(lambda weights: defended_weights(weights, defences, stream))
     inputs = None if truth is None else truth.inputs
     seen = publish(target.observation, defences, inputs=inputs, initial=target.initial_head)
     kept = _kept(seen.features, target.head.shape[1])
@@ -59,8 +79,17 @@ def defend(name: str, target: Target, truth: Truth | None, seed: int) -> Defende
     head = torch.zeros_like(target.head)
     head[:, kept] = seen.weights if initial is None else seen.weights + initial
     gone = target.head.shape[1] - len(kept)
-    note = f"{gone:,} of {target.head.shape[1]:,} features removed" if gone else ""
-    return Defended(_full_name(name), seen, head, note=note)
+    layers, notes = pruned_layers(seen.layers, defences, kept, target.head.shape[1])
+    features = (f"{gone:,} of {target.head.shape[1]:,} features removed",) if gone else ()
+    note = "; ".join((*features, *notes, *_as_they_are(layers)))
+    seen = replace(seen, layers=layers)
+    return Defended(_full_name(name), replace(target, observation=seen), head, note=note)
+
+
+def _as_they_are(layers: tuple[LayerStates, ...]) -> tuple[str, ...]:
+    """What lies beside the weights, which a defence of the weights does not touch."""
+    beside = dict.fromkeys(BESIDE[states.source] for states in layers if states.source in BESIDE)
+    return tuple(f"{what} as it is" for what in beside)
 
 
 def _full_name(name: str) -> str:
@@ -105,7 +134,11 @@ def _private(name: str, wanted: float, target: Target, truth: Truth | None, seed
         target.observation.image_shape,
     )
     note = f"epsilon {trained.epsilon:.2g} at delta {trained.delta:g}; head trained again from zero"
-    return Defended(name, trained.observation, trained.observation.weights, keeps_bias=False, note=note)
+    observation = replace(trained.observation, layers=target.observation.layers)
+    names = dict.fromkeys(repr(states.name) for states in observation.layers)
+    note = "; ".join((note, *(f"layer {layer} as it is" for layer in names)))
+    seen = replace(target, observation=observation)
+    return Defended(name, seen, observation.weights, keeps_bias=False, note=note)
 
 
 def _noise_for(wanted: float) -> float:
@@ -126,4 +159,4 @@ def _targets(truth: Truth, outputs: int) -> Float[Tensor, "n k"]:
 
 def published(target: Target) -> Defended:
     """The model as it is, for the first line of the table."""
-    return Defended("as published", target.observation, target.head)
+    return Defended("as published", target, target.head)

@@ -70,7 +70,7 @@ class MagnitudePruning(BaseModel):
     def publish(self, owned: Publication) -> Publication:
         head = owned.head
         order = torch.argsort(head.double().square().sum(dim=0), stable=True)
-        kept = order[_removed(self.percent, len(order)) :].sort().values
+        kept = order[removed(self.percent, len(order)) :].sort().values
         return owned.keeping(kept, head[:, kept])
 
 
@@ -92,7 +92,7 @@ class SurgeonPruning(BaseModel):
         check_surgeon((self,), owned.observation.knowledge.initial_body)
         features = owned.observation.features
         done = operate(
-            features(owned.inputs), owned.head, _removed(self.percent, features.p), self.ridge * len(owned.inputs)
+            features(owned.inputs), owned.head, removed(self.percent, features.p), self.ridge * len(owned.inputs)
         )
         return owned.keeping(done.kept, done.weights)
 
@@ -109,11 +109,12 @@ class Noise(BaseModel):
         return f"noise{self.relative:g}"
 
     def publish(self, owned: Publication) -> Publication:
-        head = owned.head
-        stream = seeds.generator(self.seed, "noise")
-        noise = torch.randn(head.shape, generator=stream, dtype=torch.float64).to(head.device)
-        size = self.relative * head.double().square().mean().sqrt()
-        return owned.with_head((head.double() + size * noise).to(head.dtype))
+        return owned.with_head(self.added(owned.head, seeds.generator(self.seed, "noise")))
+
+    def added(self, weights: Float[Tensor, "k p"], stream: torch.Generator) -> Float[Tensor, "k p"]:
+        noise = torch.randn(weights.shape, generator=stream, dtype=torch.float64).to(weights.device)
+        size = self.relative * weights.double().square().mean().sqrt()
+        return (weights.double() + size * noise).to(weights.dtype)
 
 
 def parse_defences(text: str, *, ridge: float = 0.0, seed: int = 0) -> tuple[Defence, ...]:
@@ -172,6 +173,6 @@ def publish(
     return owned.observation
 
 
-def _removed(percent: float, p: int) -> int:
+def removed(percent: float, p: int) -> int:
     """How many of p weights go; one always stays."""
     return min(int(p * percent / 100 + 1e-9), p - 1)

@@ -1,0 +1,47 @@
+"""Layers of a model that is published without some of its units.
+
+Pruning removes features of the head. Units of the layer that gives these features go with them; of any other layer the
+same share of units goes, those with the smallest weights. An attacker sees which ones are missing.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from exhume.layer_states import LayerStates
+from exhume.victims.defences import Defence, MagnitudePruning, SurgeonPruning, removed
+
+
+def pruned_layers(
+    layers: tuple[LayerStates, ...], defences: tuple[Defence, ...], kept: Int[Tensor, " q"], features: int
+) -> tuple[tuple[LayerStates, ...], tuple[str, ...]]:
+    """What is left of each layer, and a sentence per layer. `kept` are the features of the head that stay."""
+    shares = [one.percent for one in defences if isinstance(one, MagnitudePruning | SurgeonPruning)]
+    if not shares:
+        return layers, ()
+    found, notes = [], []
+    for states in layers:
+        in_front = features in (states.h, states.h + 1)  # one more for a bias
+        units = kept[kept < states.h] if in_front else _largest(states, shares)
+        found.append(_with_units(states, units))
+        uncounted = "" if in_front else ", which outputs here do not show"
+        notes.append(f"layer {states.name!r} without {states.h - len(units):,} of {states.h:,} units{uncounted}")
+    return tuple(found), tuple(dict.fromkeys(notes))
+
+
+def _largest(states: LayerStates, shares: list[float]) -> Int[Tensor, " q"]:
+    order = torch.argsort(states.ends[-1][:, : states.d].double().norm(dim=1), stable=True)
+    for share in shares:
+        order = order[removed(share, len(order)) :]
+    return order.sort().values
+
+
+def _with_units(states: LayerStates, units: Int[Tensor, " q"]) -> LayerStates:
+    return replace(
+        states,
+        target=states.target[units],
+        ends=tuple(end[units] for end in states.ends),
+        start=None if states.start is None else states.start[units],
+    )
