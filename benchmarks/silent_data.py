@@ -1,7 +1,7 @@
 """Data of many kinds for `silent_certificate.py`: images, real tables, text embeddings, and drawn tables that are hard.
 
-Real tables are scikit-learn's, which the extra `dev` installs: where it is missing, problems with them are left out, and
-this is said.
+Real tables are scikit-learn's, which the extra `dev` installs: where it is missing, problems with them are left out,
+and this is said.
 
 Text embeddings come from `text_embeddings.py`.
 """
