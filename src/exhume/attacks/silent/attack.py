@@ -82,19 +82,28 @@ class SilentUnits:
 def _step(span: Span, found: Found) -> Step:
     numbers = {"iteration": found.round, "idle": found.idle, "most": found.most, "sound": float(found.sound)}
     missing = 1 - len(found.duals) / span.r
-    return Step(found.round, found.duals, missing, State({"duals": found.duals}, numbers), {"found": len(found.duals)})
+    state = State({"duals": found.duals, "likely": found.likely}, numbers)
+    return Step(found.round, found.candidates(), missing, state, {"found": len(found.duals)})
 
 
 def _restored(state: State, span: Span) -> Found:
     numbers = state.numbers
-    duals = state.tensors["duals"].to(span.rows)
+    duals, likely = (state.tensors[name].to(span.rows) for name in ("duals", "likely"))
     done, idle, most = (int(numbers[name]) for name in ("iteration", "idle", "most"))
-    return Found(duals, done, idle, most, bool(numbers["sound"]))
+    return Found(duals, likely, done, idle, most, bool(numbers["sound"]))
+
+
+def _best_points(span: Span, samples: Samples, told: Witnessed) -> Float[Tensor, "m r"]:
+    """What is called recovered stands where certain duals alone put it; a whole set tells the rest best together."""
+    if len(samples.duals) < span.r:
+        return samples.points
+    sure = torch.tensor(told.confidence, device=samples.points.device) >= 0.5
+    return torch.where(sure[:, None], samples.points, span.facing(torch.linalg.pinv(samples.duals).T))
 
 
 @dataclass(eq=False)
 class SilentCase:
-    """One layer made ready. Keeps the samples of the duals that were judged, which `lift` is asked for next."""
+    """One layer made ready. Keeps the places of the duals that were judged, which `lift` is asked for next."""
 
     states: LayerStates
     shown: Spectrum
@@ -103,7 +112,7 @@ class SilentCase:
     norm: float | None
     dtype: torch.dtype
     facts: Facts
-    _judged: tuple[Tensor, Samples] | None = None
+    _judged: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "SilentCase":
@@ -146,7 +155,7 @@ class SilentCase:
         if span is None:
             return candidates.to(self.dtype)
         if self._judged is not None and self._judged[0] is candidates:
-            points = self._judged[1].points
+            points = self._judged[1]
         elif len(candidates):
             points = span.facing(torch.linalg.pinv(candidates).T)
         else:
@@ -162,13 +171,13 @@ class SilentCase:
         assert self.unseen is not None
         span = self.problem.span
         samples = samples_of(span, candidates)
-        self._judged = (candidates, samples)
         told = witnessed(span, self.unseen, samples, self.shown.explained)
+        self._judged = (candidates, _best_points(span, samples, told))
         sure = sum(value >= 0.5 for value in told.confidence)
         outcome = Outcome.RECOVERED if sure == span.r else Outcome.PARTIAL if sure else Outcome.NOT_CONVERGED
         certificate = Certificate(outcome, told.heard if len(candidates) else None, self.unseen.h, told.confidence)
         coefficients = span.columns(samples.duals).norm(dim=1, keepdim=True)
-        loss = 1 - len(candidates) / span.r
+        loss = 1 - int(samples.certain.sum()) / span.r
         return Judgement(loss, coefficients, certificate, self._facts(samples, told))
 
     def _facts(self, samples: Samples, told: Witnessed) -> Facts:

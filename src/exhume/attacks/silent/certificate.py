@@ -20,7 +20,7 @@ from scipy.special import bdtrc
 from torch import Tensor
 
 from exhume.attacks.silent.evidence import CLEARLY, zeros_of
-from exhume.attacks.silent.samples import Samples
+from exhume.attacks.silent.samples import MOST_OF_THEM, Samples
 from exhume.attacks.silent.span import Span
 
 CHANCE = 1e-6
@@ -28,7 +28,6 @@ MARGIN = 0.1
 SILENT_SHARE = 0.6  # of units this little below zero some fired in between; chance alone leaves p0, a few in a thousand
 EXACT = 0.05
 EXACT_OF_A_PART = 0.002  # where samples are missing, places are fitted, and off by many times their spread
-MOST_OF_THEM = 0.9  # of the rank, below which nothing is called recovered
 
 
 @dataclass(frozen=True, eq=False)

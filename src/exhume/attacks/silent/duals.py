@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.silent.grams import solve_positive, weighted_grams
 from exhume.attacks.silent.placing import logistic_step
 from exhume.attacks.silent.span import Span
 
@@ -54,17 +55,25 @@ class Annealed:
 
 
 def annealed_duals(
-    span: Span, points: Float[Tensor, "m r"], duals: Float[Tensor, "m r"], basis: Float[Tensor, "r f"], ridge: float
+    span: Span,
+    points: Float[Tensor, "m r"],
+    duals: Float[Tensor, "m r"],
+    basis: Float[Tensor, "r f"],
+    ridge: float,
+    widest: float = WIDEST,
 ) -> Annealed:
-    """Duals and places together, down to rounding. Places stay in the span of `basis`, with a prior of size `ridge`."""
+    """Duals and places together, down to rounding. Places stay in the span of `basis`, with a prior of size `ridge`.
+
+    `widest`: ε to begin with; below `MOVES_UNTIL` for places that are known, which then stay.
+    """
     single = span.to(torch.float32)
-    steps = math.ceil(math.log(1e-6 / WIDEST) / math.log(NARROWS))
+    steps = math.ceil(math.log(1e-6 / widest) / math.log(NARROWS))
     # logistic regression has a scale of its own: at a median preactivation of 3 most units are decided
     size = (points @ span.ends[-1].T).abs().median(dim=1, keepdim=True).values
     inside = 3 * (points / size.clamp_min(torch.finfo(points.dtype).tiny)) @ basis
     ends = tuple(end @ basis for end in span.ends)
     single_ends = tuple(end.float() for end in ends)
-    width = WIDEST
+    width = widest
     for _ in range(steps):
         width *= NARROWS
         coarse = width > SINGLE_UNTIL
@@ -82,20 +91,23 @@ def annealed_duals(
     return Annealed(duals.to(span.rows), span.facing((inside @ basis.T.to(inside)).to(span.rows)))
 
 
+def zero_odds(span: Span, points: Float[Tensor, "m r"]) -> Float[Tensor, "m u"]:
+    """The logarithm of the odds that a unit never fired, by its depth alone."""
+    return (span.depth(points) - SHIFT) / WIDTH
+
+
 def _posterior(
     span: Span, points: Float[Tensor, "m r"], duals: Float[Tensor, "m r"], spike: Float[Tensor, "m 1"]
 ) -> Float[Tensor, "m u"]:
     """γ: the probability that a unit never fired, given its depth and its entry."""
-    depth, entries = (span.depth(points) - SHIFT) / WIDTH, span.columns(duals)
-    zero = torch.nn.functional.logsigmoid(depth).clamp_min(-12) - 0.5 * (entries / spike).square() - torch.log(spike)
-    fires = torch.nn.functional.logsigmoid(-depth).clamp_min(-7) - 0.5 * entries.square() / SLAB
+    odds, entries = zero_odds(span, points), span.columns(duals)
+    zero = torch.nn.functional.logsigmoid(odds).clamp_min(-12) - 0.5 * (entries / spike).square() - torch.log(spike)
+    fires = torch.nn.functional.logsigmoid(-odds).clamp_min(-7) - 0.5 * entries.square() / SLAB
     return torch.sigmoid(zero - fires + 0.5 * math.log(SLAB))
 
 
 def _solved(span: Span, weights: Float[Tensor, "m u"], points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
     """argmin Σ_k w_k (y_k·q)² subject to z·q = 1, at norm 1."""
     weights = weights / weights.sum(dim=1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
-    gram = torch.matmul(span.rows.T * weights[:, None, :], span.rows)
-    small = 30 * torch.finfo(gram.dtype).eps * gram.diagonal(dim1=1, dim2=2).mean(dim=1)
-    gram.diagonal(dim1=1, dim2=2).add_(small[:, None] + torch.finfo(gram.dtype).tiny)
-    return unit_rows(torch.linalg.solve(gram, points))
+    grams = weighted_grams(span.rows, weights)
+    return unit_rows(solve_positive(grams, points, 30 * torch.finfo(grams.dtype).eps))

@@ -17,13 +17,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhume.attacks.silent.grams import solve_positive, weighted_grams
 from exhume.attacks.silent.span import Span
 
 ZERO = 5.0  # times the rounding of an entry
 BESIDE = 25.0  # entries from ZERO to here are chance: a fourth of them are expected below ZERO
 CLEARLY = 0.3  # depth from which a unit is silent, or above zero by which it fires
 LEAST_EXCESS = 4.0
-LEAST_SILENCE = 0.8
+LEAST_SILENCE = 0.5  # of true duals: 0.6 to 1, the less the longer the training and the wider the layer
 SOUND_SILENCE = 0.95  # what nearly all true duals have; combinations of two samples have less
 ALONE = 30.0  # how much more than rounding the next direction is seen
 WITNESSES = 10  # units that have to see it
@@ -96,8 +97,7 @@ def _also_unseen(rows: Float[Tensor, "k r"], rounding: float) -> Float[Tensor, "
     for _ in range(TURNS):
         entries = (directions @ seen.T).abs()
         weights = (entries.square() + (0.1 * entries.mean(dim=1, keepdim=True)).square()).pow(-0.75)
-        gram = torch.matmul(seen.T * weights[:, None, :], seen)
-        directions = torch.linalg.solve(gram, directions)
+        directions = solve_positive(weighted_grams(seen, weights), directions, 0.0)
         directions = directions / directions.norm(dim=1, keepdim=True)
     entries = (directions @ seen.T).abs()
     witnesses = (entries > 0.1 * entries.square().mean(dim=1, keepdim=True).sqrt()).sum(dim=1)

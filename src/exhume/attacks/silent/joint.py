@@ -11,6 +11,7 @@ from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals, unit_rows
 from exhume.attacks.silent.evidence import zeros_of
+from exhume.attacks.silent.grams import solve_positive, weighted_grams
 from exhume.attacks.silent.placing import Placing, complement, logistic_step
 from exhume.attacks.silent.span import Span, batches
 
@@ -78,8 +79,5 @@ def _fitted(span: Span, zeros: Float[Tensor, "1 u"], basis: Float[Tensor, "r f"]
 def _from_zeros(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
     """The direction that the rows with zeros see least; a dual with too few zeros to tell stays as it is."""
     zeros = zeros_of(span, duals).to(span.rows)
-    gram = torch.matmul(span.rows.T * zeros[:, None, :], span.rows)
-    small = 1e-14 * gram.diagonal(dim1=1, dim2=2).mean(dim=1) + torch.finfo(gram.dtype).tiny
-    gram.diagonal(dim1=1, dim2=2).add_(small[:, None])
-    solved = unit_rows(torch.linalg.solve(gram, points))
+    solved = unit_rows(solve_positive(weighted_grams(span.rows, zeros), points, 1e-14))
     return torch.where((zeros.sum(dim=1, keepdim=True) >= span.r), solved, duals)

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.silent.grams import solve_positive, weighted_grams
 from exhume.attacks.silent.span import Span
 
 RIDGE = 0.1  # of the mean square preactivation of a coordinate; 0.03 to 0.3 do equally well
@@ -63,9 +64,10 @@ def logistic_step(
     fires = torch.sigmoid(top)
     error, curvature = (1 - silent) - fires, fires * (1 - fires)
     gradient = -ridge * points
-    hessian = ridge * torch.eye(points.shape[1], dtype=points.dtype, device=points.device)
+    hessian = points.new_zeros(len(points), points.shape[1], points.shape[1])
     for index, end in enumerate(ends):
         here = which == index
         gradient = gradient + (error * here) @ end
-        hessian = hessian + torch.matmul(end.T * (curvature * here)[:, None, :], end)
-    return points + DAMPING * torch.linalg.solve(hessian, gradient)
+        hessian += weighted_grams(end, curvature * here)
+    hessian.diagonal(dim1=1, dim2=2).add_(ridge)
+    return points + DAMPING * solve_positive(hessian, gradient, 0.0)

@@ -18,10 +18,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.silent.evidence import CLEARLY, ZERO, Evidence, evidence
-from exhume.attacks.silent.joint import places, polished, refitted
+from exhume.attacks.silent.joint import orthogonal_to_others, places, polished, refitted
 from exhume.attacks.silent.span import Span
 
 FOLDS = 5
+MOST_OF_THEM = 0.9  # of the rank, below which nothing is called recovered
 RESTED = 0.017  # of the units that fire at both ends: they may have rested in between
 
 
@@ -42,6 +43,8 @@ def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
     duals, points = polished(span, duals)
     told = evidence(span, duals, points)
     certain = told.certain & ~_contradicted(span, told, duals, points)
+    if int(certain.sum()) < MOST_OF_THEM * span.r:  # places are too rough to judge by, whatever their spread
+        return Samples(duals, points, certain, torch.full_like(points[:, 0], math.inf))
     points = _from_certain(span, duals, certain)
     whole = span.inputs(points)
     squares = torch.zeros(len(duals), dtype=whole.dtype, device=whole.device)
@@ -73,9 +76,7 @@ def _hidden(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"
 
 
 def _from_certain(span: Span, duals: Float[Tensor, "m r"], certain: Bool[Tensor, " m"]) -> Float[Tensor, "m r"]:
-    """Places from the certain duals only; an uncertain one adds no more than its own."""
-    points = torch.zeros_like(duals)
+    """Places from the certain duals only; uncertain ones stand where all duals together put them."""
+    points = span.facing(orthogonal_to_others(duals)[0])
     points[certain] = places(span, duals[certain])
-    for index in (~certain).nonzero()[:, 0].tolist():
-        points[index] = places(span, torch.cat([duals[certain], duals[index : index + 1]]))[-1]
     return points

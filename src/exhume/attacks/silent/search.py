@@ -1,24 +1,31 @@
 """The search for all samples: many starts at once, beside what is found, until the rank is reached.
 
-A round: random places orthogonal to the duals found so far; a few turns of place → dual → place (`weighted_duals`,
-`Placing.place`), all starts in one batch; those that ended at the same dual once; each annealed to rounding; each
-asked for evidence. What passes is kept. A round without news, and a full set, look at what was found instead
-(`mending.py`): with the others known, a sample's place is known nearly exactly, so that a combination of two samples
-shows, and can be taken apart.
+A round begins with places orthogonal to the duals found so far. Where the inputs are pictures, they come from
+`separation.py`, one per missing sample: near enough that each is annealed to its sample at once. Where they are not, or
+where that brought nothing, places are random, and a few turns of place → dual → place (`weighted_duals`,
+`Placing.place`) move them towards samples. Those that ended at the same dual count once; each is annealed to rounding
+and asked for evidence. What passes is kept.
+
+Pictures that do not settle one by one are fitted all together (`likelihood.py`); what that leaves open is remembered as
+`likely`. A round without news, and a full set, look at what was found instead (`mending.py`): with the others known, a
+sample's place is known nearly exactly, so that a combination of two samples shows, and can be taken apart.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.silent.duals import annealed_duals, weighted_duals
+from exhume.attacks.silent.duals import annealed_duals, unit_rows, weighted_duals
 from exhume.attacks.silent.evidence import SAME, evidence, taken_apart
+from exhume.attacks.silent.likelihood import AGAIN, WIDEST, likeliest
 from exhume.attacks.silent.mending import mended
+from exhume.attacks.silent.pictures import edges, layout_of
 from exhume.attacks.silent.placing import Placing, complement
+from exhume.attacks.silent.separation import separated
 from exhume.attacks.silent.span import Span, batches
 
 STARTS = 64
@@ -26,7 +33,9 @@ LEAST_TURNS, TURNS_PER_SAMPLE = 12, 0.16  # starts converge in more turns where 
 ALIKE = 0.03  # the same for duals on their way
 LAST_TURNS = 12  # with reweighting, which is dear and sharpens what has taken shape
 IDLE_ROUNDS = 8
+IDLE_ROUNDS_OF_PICTURES = 3  # their places hardly differ from round to round
 NEARLY_FULL = 0.9  # of the rank, from which on places are exact enough to doubt a dual by them
+SHARPENED_FROM = (0.003, 0.01)  # ε for duals of a likely set: small enough to stay, large enough to mend
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +43,8 @@ class Found:
     """Duals so far, and how many rounds there were since there were more than ever before (`most`)."""
 
     duals: Float[Tensor, "m r"]
+    likely: Float[Tensor, "w r"]
+    """A whole set of duals (w = r) that pictures make likely, those found among them; w = 0 where there is none."""
     round: int = 0
     idle: int = 0
     most: int = 0
@@ -42,15 +53,26 @@ class Found:
 
     @property
     def over(self) -> bool:
-        return self.sound or self.idle >= IDLE_ROUNDS
+        return self.sound or self.idle >= (IDLE_ROUNDS_OF_PICTURES if len(self.likely) else IDLE_ROUNDS)
 
     def followed_by(self, duals: Float[Tensor, "more r"], sound: bool = False) -> "Found":
         news = len(duals) > self.most
-        return Found(duals, self.round + 1, 0 if news else self.idle + 1, max(self.most, len(duals)), sound)
+        idle, most = 0 if news else self.idle + 1, max(self.most, len(duals))
+        return Found(duals, self.likely, self.round + 1, idle, most, sound)
+
+    def candidates(self) -> Float[Tensor, "more r"]:
+        """What is found, and of the likely set what is not found: each dual found stands for the one nearest to it."""
+        if not len(self.likely) or len(self.duals) == len(self.likely):
+            return self.duals
+        left = torch.ones(len(self.likely), dtype=torch.bool, device=self.likely.device)
+        for alike in (self.duals @ self.likely.T).abs():
+            left[int(torch.where(left, alike, -1.0).argmax())] = False
+        return torch.cat([self.duals, self.likely[left]])
 
 
 def nothing_found(span: Span) -> Found:
-    return Found(span.rows.new_zeros(0, span.r))
+    none = span.rows.new_zeros(0, span.r)
+    return Found(none, none)
 
 
 def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]:
@@ -65,15 +87,9 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
 
 
 def _round(span: Span, found: Found, stream: torch.Generator) -> Found:
-    placing = Placing.inside(span, complement(found.duals))
-    free = span.r - len(found.duals)
-    many = min(STARTS, 8 * free)
-    points = torch.randn(many, span.r, generator=stream, dtype=torch.float32).to(span.rows)
-    points = (points * span.noise.sqrt()) @ placing.basis @ placing.basis.T  # where data vary most there is least noise
-    duals, points = _followed(placing.to(torch.float32), span.facing(points).float())
-    duals, points = duals.to(span.rows), points.to(span.rows)
-    chosen = _different(duals, _peaked(span.columns(duals)))
-    kept = _joined(found.duals, _settled(span, placing, duals[chosen], points[chosen]))
+    found, kept = _of_pictures(span, found, stream)
+    if len(kept) == len(found.duals):
+        kept = _from_random_places(span, found.duals, stream)
     if len(kept) > len(found.duals):
         return found.followed_by(kept)
     kept = mended(span, found.duals) if len(found.duals) >= NEARLY_FULL * span.r else found.duals
@@ -84,6 +100,40 @@ def _checked(span: Span, found: Found) -> Found:
     """A full set, looked at as a whole: what does not hold is given up, and the search goes on."""
     kept = mended(span, found.duals)
     return found.followed_by(kept, sound=len(kept) == span.r)
+
+
+def _of_pictures(span: Span, found: Found, stream: torch.Generator) -> tuple[Found, Float[Tensor, "more r"]]:
+    """One place per missing sample; all together where that brings nothing. No news where inputs are no pictures."""
+    layout = layout_of(span.pixels)
+    if layout is None:
+        return found, found.duals
+    basis = complement(found.duals)
+    seen = edges(layout, basis.T @ span.pixels)
+    points = span.facing(separated(seen, stream) @ basis.T)
+    placing = Placing.inside(span, basis)
+    kept = _joined(found.duals, _settled(span, placing, weighted_duals(span, points), points))
+    if len(kept) > len(found.duals):
+        return found, kept
+    whole = edges(layout, span.pixels)
+    if len(found.likely):
+        begun, widest = found, AGAIN
+    else:
+        together = unit_rows(torch.linalg.pinv(separated(whole, stream)).T)
+        begun, widest = replace(found, likely=together), WIDEST
+    settled = torch.arange(span.r, device=whole.device) < len(found.duals)
+    likely = likeliest(span, begun.candidates(), whole, settled, widest)
+    return replace(found, likely=likely), _joined(found.duals, _sharpened(span, likely, placing.ridge))
+
+
+def _from_random_places(span: Span, found: Float[Tensor, "m r"], stream: torch.Generator) -> Float[Tensor, "more r"]:
+    placing = Placing.inside(span, complement(found))
+    many = min(STARTS, 8 * (span.r - len(found)))
+    points = torch.randn(many, span.r, generator=stream, dtype=torch.float32).to(span.rows)
+    points = (points * span.noise.sqrt()) @ placing.basis @ placing.basis.T  # where data vary most there is least noise
+    duals, points = _followed(placing.to(torch.float32), span.facing(points).float())
+    duals, points = duals.to(span.rows), points.to(span.rows)
+    chosen = _different(duals, _peaked(span.columns(duals)))
+    return _joined(found, _settled(span, placing, duals[chosen], points[chosen]))
 
 
 def _followed(placing: Placing, points: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
@@ -124,6 +174,18 @@ def _settled(
         for index, other in told.mixed.items():
             pair = taken_apart(span, ended.duals[index], other)
             kept.append(pair[evidence(span, pair, placing.place(pair)).certain])
+    return torch.cat(kept)
+
+
+def _sharpened(span: Span, likely: Float[Tensor, "r r"], ridge: float) -> Float[Tensor, "few r"]:
+    """Those of a likely set that become certain where they are."""
+    points = span.facing(torch.linalg.pinv(likely).T)
+    everything = torch.eye(span.r, dtype=points.dtype, device=points.device)
+    kept = [likely[:0]]
+    for part in batches(span, span.r):
+        for width in SHARPENED_FROM:
+            ended = annealed_duals(span, points[part], likely[part], everything, ridge, widest=width).duals
+            kept.append(ended[evidence(span, ended, points[part]).certain])
     return torch.cat(kept)
 
 

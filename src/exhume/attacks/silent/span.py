@@ -49,6 +49,11 @@ class Span:
     def mean_end(self) -> Float[Tensor, "u r"]:
         return torch.stack(self.ends).mean(dim=0)
 
+    @property
+    def pixels(self) -> Float[Tensor, "r d"]:
+        """The coordinates of the span as inputs, without the 1 of the bias."""
+        return self.unscale[:, :-1] if self.bias else self.unscale
+
     def to(self, dtype: torch.dtype) -> "Span":
         ends = tuple(end.to(dtype) for end in self.ends)
         unscale, noise = self.unscale.to(dtype), self.noise.to(dtype)
@@ -82,7 +87,7 @@ class Span:
             highest = torch.minimum(highest, values)
         if not self.h:
             return highest
-        return highest / size.median(dim=1, keepdim=True).values.clamp_min(torch.finfo(points.dtype).tiny)
+        return highest / size.detach().median(dim=1, keepdim=True).values.clamp_min(torch.finfo(points.dtype).tiny)
 
     def fires_throughout(self, points: Float[Tensor, "m r"], margin: float) -> Bool[Tensor, "m u"]:
         """Which units fire clearly at all known ends: they cannot have zeros."""
