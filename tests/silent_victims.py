@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from exhume.layer_states import with_bias
+from exhume.attacks.silent.span import Span, open_span
+from exhume.attacks.silent.spectrum import spectrum
+from exhume.layer_states import changed, with_bias
 
 
 def rows(n: int, d: int, seed: int) -> Tensor:
@@ -64,3 +66,15 @@ def train(
             nn.functional.cross_entropy(model(inputs[chosen]), labels[chosen]).backward()
             made.step()
     return Trained(model, before, made, inputs)
+
+
+def span_of(seed: int = 0) -> tuple[Span, Tensor, Tensor]:
+    """A span, its true places and their duals, both as rows."""
+    victim = train(seed=seed)
+    states = changed(victim.start, victim.end, bias=True)
+    shown = spectrum(states)
+    span, _ = open_span(states, shown, torch.ones(states.h, dtype=torch.bool))
+    extended = torch.cat([victim.inputs.double(), torch.ones(len(victim.inputs), 1, dtype=torch.float64)], dim=1)
+    points = span.facing(extended @ torch.linalg.pinv(span.unscale))
+    duals = torch.linalg.inv(points).T
+    return span, points, duals / duals.norm(dim=1, keepdim=True)

@@ -8,22 +8,9 @@ from exhume.attacks.silent.joint import completed, places
 from exhume.attacks.silent.lone_units import lone_samples
 from exhume.attacks.silent.placing import complement, logistic_step
 from exhume.attacks.silent.seed_search import default_rows, try_seeds
-from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import spectrum
 from exhume.layer_states import changed
-from silent_victims import train
-
-
-def span_of(seed: int = 0) -> tuple[Span, torch.Tensor, torch.Tensor]:
-    """A span, its true places and their duals, both as rows."""
-    victim = train(seed=seed)
-    states = changed(victim.start, victim.end, bias=True)
-    shown = spectrum(states)
-    span, _ = open_span(states, shown, torch.ones(states.h, dtype=torch.bool))
-    extended = torch.cat([victim.inputs.double(), torch.ones(len(victim.inputs), 1, dtype=torch.float64)], dim=1)
-    points = span.facing(extended @ torch.linalg.pinv(span.unscale))
-    duals = torch.linalg.inv(points).T
-    return span, points, duals / duals.norm(dim=1, keepdim=True)
+from silent_victims import span_of, train
 
 
 def test_the_change_is_made_of_the_columns_of_the_duals() -> None:

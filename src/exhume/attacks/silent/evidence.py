@@ -25,10 +25,13 @@ BESIDE = 25.0  # entries from ZERO to here are chance: a fourth of them are expe
 CLEARLY = 0.3  # depth from which a unit is silent, or above zero by which it fires
 LEAST_EXCESS = 4.0
 LEAST_SILENCE = 0.5  # of true duals: 0.6 to 1, the less the longer the training and the wider the layer
+UNLIKE_OTHERS = 5.0  # times the median share of units that broke their silence; true duals have up to 3.5 times it
+MANY = 20  # duals that tell how often silence is broken
 SOUND_SILENCE = 0.95  # what nearly all true duals have; combinations of two samples have less
 ALONE = 30.0  # how much more than rounding the next direction is seen
 WITNESSES = 10  # units that have to see it
-FAINT = 40.0  # energy of a direction that a few single rows could make up: an entry has mean square 1
+FAINT_ENERGY = 40.0  # energy of a direction that a few single rows could make up: an entry has mean square 1
+FAINT = 0.05  # share of a gradient that silent units keep, above which they have no zeros
 STARTS, TURNS = 24, 15
 SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
 DIFFERENT = 1e-6  # 1 - |cosine| of two directions of a plane
@@ -55,6 +58,23 @@ def zeros_of(span: Span, duals: Float[Tensor, "m r"]) -> Bool[Tensor, "m u"]:
 def silence_of(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, " m"]:
     """The share of zeros among the units that are clearly silent at the places."""
     return _share(zeros_of(span, duals), span.depth(points) > CLEARLY)
+
+
+def unlike_others(silence: Float[Tensor, " m"], spared: float) -> Bool[Tensor, " m"]:
+    """Whose silent units broke their silence far more often than those of the other duals: combinations of samples.
+
+    How many units fire in between and are silent at both ends depends on the training, so the others are the measure,
+    where there are enough of them. Shares below `spared` are never too large.
+
+    >>> unlike_others(torch.tensor([0.98] * 20 + [0.81]), 0.1)[-2:]
+    tensor([False,  True])
+    >>> unlike_others(torch.tensor([0.9] * 20 + [0.61]), 0.1)[-1]
+    tensor(False)
+    """
+    broken = 1 - silence
+    if len(broken) < MANY:
+        return broken > spared
+    return broken > (UNLIKE_OTHERS * broken.median()).clamp_min(spared)
 
 
 def evidence(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Evidence:
@@ -89,7 +109,7 @@ def _also_unseen(rows: Float[Tensor, "k r"], rounding: float) -> Float[Tensor, "
     noise = max(float(energies[0].clamp_min(0)), rounding**2 * len(rows))
     if float(energies[1]) < ALONE**2 * noise:
         return vectors[:, 1]
-    faint = (energies[1:] < FAINT).nonzero()[:STARTS, 0] + 1
+    faint = (energies[1:] < FAINT_ENERGY).nonzero()[:STARTS, 0] + 1
     if not len(faint):
         return None
     others = vectors[:, 1:]

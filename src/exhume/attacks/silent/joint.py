@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals, unit_rows
-from exhume.attacks.silent.evidence import zeros_of
+from exhume.attacks.silent.evidence import FAINT, zeros_of
 from exhume.attacks.silent.grams import solve_positive, weighted_grams
 from exhume.attacks.silent.placing import Placing, complement, logistic_step
 from exhume.attacks.silent.span import Span, batches
@@ -33,7 +33,7 @@ def completed(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "more r"
 def polished(span: Span, duals: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
     """Duals and places: each dual from all its zeros by least squares, each place from all other duals, in turns."""
     points = places(span, duals)
-    for _ in range(POLISHES):
+    for _ in range(POLISHES if span.leak <= FAINT else 0):
         duals = refitted(span, duals, points)
         points = places(span, duals)
     return duals, points

@@ -11,11 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals
-from exhume.attacks.silent.evidence import LEAST_SILENCE, SAME, SOUND_SILENCE, evidence, silence_of, taken_apart
+from exhume.attacks.silent.evidence import SAME, SOUND_SILENCE, evidence, silence_of, taken_apart, unlike_others
 from exhume.attacks.silent.joint import orthogonal_to_others, places
 from exhume.attacks.silent.placing import Placing
 from exhume.attacks.silent.span import Span
 
+BROKEN = 0.1  # share of silent units without zeros that a dual may always have
 PASSES = 3
 MOST_ANEW = 10  # of the most doubtful in one pass: each is a search of its own
 
@@ -33,7 +34,7 @@ def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
                 duals, changed = torch.cat([duals[:index], fresh.dual, duals[index + 1 :]]), True
         if not changed:
             break
-    return duals[silence_of(span, duals, places(span, duals)) >= LEAST_SILENCE]
+    return duals[~unlike_others(silence_of(span, duals, places(span, duals)), BROKEN)]
 
 
 @dataclass(frozen=True, eq=False)

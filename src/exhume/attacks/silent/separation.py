@@ -1,9 +1,9 @@
 """Pictures told apart inside their own span, without any unit: independent components of their edges.
 
 A mixture of photographs has edges everywhere, a photograph has few: of all pictures in the span, the training images
-are those whose second differences s are sparsest. With all components together, at p places and k differences per place,
+are those whose second differences s are sparsest. All components together, with k differences at each of p places:
 
-    min over A of  Σ_i Σ_places (ν + k)/2 log(1 + |s_i|² / (ν w)) − k p log |det A|,      s_i = (A · edges of the span)_i,
+    min over A of  Σ_i Σ_places (ν + k)/2 log(1 + |s_i|² / (ν w)) − k p log |det A|,    s_i = (A · edges of the span)_i,
 
 the likelihood of a Student distribution for each place, with components brought to mean square 1. The k differences of
 a place share one scale: where one is large the others may be, too. First Newton's fixed point with a sigmoid
@@ -31,9 +31,7 @@ def separated(edges: Float[Tensor, "r k p"], stream: torch.Generator) -> Float[T
     return (_likeliest(turned @ white, edges.shape[1]) @ turned @ whitening).to(edges)
 
 
-def sparseness(
-    components: Float[Tensor, "r n"], per_place: int
-) -> tuple[Float[Tensor, ""], Float[Tensor, "r 1"]]:
+def sparseness(components: Float[Tensor, "r n"], per_place: int) -> tuple[Float[Tensor, ""], Float[Tensor, "r 1"]]:
     """The sum in the likelihood without its determinant, at mean square 1; and the root mean squares divided by."""
     size = components.square().mean(dim=1, keepdim=True).sqrt()
     energy = (components / size).view(len(components), per_place, -1).square().sum(dim=1)
