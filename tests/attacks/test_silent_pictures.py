@@ -6,9 +6,9 @@ from skimage.data import lfw_subset
 
 from exhume.attacks.silent.grams import WIDE, solve_positive, weighted_grams
 from exhume.attacks.silent.likelihood import likeliest, minus_log_likelihood
-from exhume.attacks.silent.pictures import KERNELS, Layout, edges, layout_of
 from exhume.attacks.silent.search import Found, nothing_found
 from exhume.attacks.silent.separation import separated, sparseness
+from exhume.picture_layouts import KERNELS, Layout, edges, layout_of
 from silent_victims import span_of
 
 

@@ -6,6 +6,7 @@ from exhume.attacks.choice import METHODS
 from exhume.attacks.silent.layers import layers_of, only_layer
 from exhume.auditing.target import Target
 from exhume.features.ridge import RidgeFeatures
+from exhume.layer_states import FAINT, LayerStates
 from exhume.observation import Observation
 
 _NEEDS = {
@@ -71,9 +72,15 @@ def make_plan(target: Target, samples: int | None, seed: int) -> Plan:
 def _for_layers(observation: Observation, seed: int) -> tuple[Offer, ...]:
     """One attack per state of a layer, in the order in which they are known: the strong ones first."""
     return tuple(
-        Offer("silent-units", f"{_capital(states.describe())}. Its silent units tell single ones apart.", seed, layer=i)
+        Offer("silent-units", f"{_capital(states.describe())}. {_told_apart(states)}", seed, layer=i)
         for i, states in enumerate(layers_of(observation))
     )
+
+
+def _told_apart(states: LayerStates) -> str:
+    if states.leak <= FAINT:
+        return "Its silent units tell single ones apart."
+    return "None of its units is silent, so only pictures can be told apart, by their edges."
 
 
 def _capital(text: str) -> str:

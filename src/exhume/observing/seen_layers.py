@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from exhume.errors import UsageError
 from exhume.features.module import penultimate_features
 from exhume.layer_states import SILENT
+from exhume.picture_layouts import layouts
 from exhume.readings import Embeddings, Patches, Reading
 
 PROBES = 16
@@ -117,7 +118,7 @@ def _no_activation(call: _Call, leak: float | None, last: bool) -> str | None:
         return f"batch norm ({call.normed[0]!r}) behind it mixes the samples of a batch"
     if leak is None:
         return "no gradient of the outputs reaches units that fire"
-    if leak > SILENT:
+    if leak > SILENT and not layouts(call.layer.weight[0].numel()):  # pictures can be told apart without silence
         return f"its units pass {leak:.0%} of a gradient below zero, so none of them is silent"
     return None
 

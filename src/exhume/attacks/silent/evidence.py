@@ -31,7 +31,6 @@ SOUND_SILENCE = 0.95  # what nearly all true duals have; combinations of two sam
 ALONE = 30.0  # how much more than rounding the next direction is seen
 WITNESSES = 10  # units that have to see it
 FAINT_ENERGY = 40.0  # energy of a direction that a few single rows could make up: an entry has mean square 1
-FAINT = 0.05  # share of a gradient that silent units keep, above which they have no zeros
 STARTS, TURNS = 24, 15
 SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
 DIFFERENT = 1e-6  # 1 - |cosine| of two directions of a plane

@@ -10,10 +10,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.silent.duals import annealed_duals, unit_rows
-from exhume.attacks.silent.evidence import FAINT, zeros_of
+from exhume.attacks.silent.evidence import zeros_of
 from exhume.attacks.silent.grams import solve_positive, weighted_grams
 from exhume.attacks.silent.placing import Placing, complement, logistic_step
 from exhume.attacks.silent.span import Span, batches
+from exhume.layer_states import FAINT
 
 POLISHES = 2
 NEWTON_STEPS = 25

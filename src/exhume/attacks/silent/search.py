@@ -23,10 +23,11 @@ from exhume.attacks.silent.duals import annealed_duals, unit_rows, weighted_dual
 from exhume.attacks.silent.evidence import SAME, evidence, taken_apart
 from exhume.attacks.silent.likelihood import AGAIN, WIDEST, likeliest
 from exhume.attacks.silent.mending import mended
-from exhume.attacks.silent.pictures import edges, layout_of
 from exhume.attacks.silent.placing import Placing, complement
 from exhume.attacks.silent.separation import separated
 from exhume.attacks.silent.span import Span, batches
+from exhume.layer_states import FAINT
+from exhume.picture_layouts import edges, layout_of
 
 STARTS = 64
 LEAST_TURNS, TURNS_PER_SAMPLE = 12, 0.16  # starts converge in more turns where there are more samples
@@ -78,6 +79,11 @@ def nothing_found(span: Span) -> Found:
 def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]:
     """Yields what is found after every round, until a full set holds together or many rounds brought nothing."""
     found = begun or nothing_found(span)
+    if span.leak > FAINT:  # no zeros: one look at pictures is all there is
+        if not found.round:
+            stream = seeds.generator(seeds.derive(seed, "start"), "start")
+            yield _of_pictures(span, found, stream)[0].followed_by(found.duals, sound=True)
+        return
     while not found.over:
         if len(found.duals) < span.r:
             found = _round(span, found, seeds.generator(seeds.derive(seed, "start") + found.round, "start"))
@@ -108,18 +114,20 @@ def _of_pictures(span: Span, found: Found, stream: torch.Generator) -> tuple[Fou
     if layout is None:
         return found, found.duals
     basis = complement(found.duals)
-    seen = edges(layout, basis.T @ span.pixels)
-    points = span.facing(separated(seen, stream) @ basis.T)
     placing = Placing.inside(span, basis)
-    kept = _joined(found.duals, _settled(span, placing, weighted_duals(span, points), points))
-    if len(kept) > len(found.duals):
-        return found, kept
+    if span.leak <= FAINT:
+        points = span.facing(separated(edges(layout, basis.T @ span.pixels), stream) @ basis.T)
+        kept = _joined(found.duals, _settled(span, placing, weighted_duals(span, points), points))
+        if len(kept) > len(found.duals):
+            return found, kept
     whole = edges(layout, span.pixels)
     if len(found.likely):
         begun, widest = found, AGAIN
     else:
         together = unit_rows(torch.linalg.pinv(separated(whole, stream)).T)
         begun, widest = replace(found, likely=together), WIDEST
+    if span.leak > FAINT:
+        return begun, found.duals
     settled = torch.arange(span.r, device=whole.device) < len(found.duals)
     likely = likeliest(span, begun.candidates(), whole, settled, widest)
     return replace(found, likely=likely), _joined(found.duals, _sharpened(span, likely, placing.ridge))

@@ -43,7 +43,7 @@ class Layout:
 def layout_of(rows: Float[Tensor, "m d"]) -> Layout | None:
     """The smoothest layout of these inputs or combinations of inputs; None where none is smooth."""
     best, least = None, SMOOTH
-    for layout in _layouts(rows.shape[1]):
+    for layout in layouts(rows.shape[1]):
         rough = roughness(layout.pictures(rows))
         if rough < least:
             best, least = layout, rough
@@ -84,7 +84,12 @@ def _whitened(values: Float[Tensor, "m c p"]) -> Float[Tensor, "m c p"]:
     return torch.einsum("ab,mbp->map", axes.T / energies.clamp_min(floor).sqrt()[:, None], values)
 
 
-def _layouts(d: int) -> list[Layout]:
+def layouts(d: int) -> list[Layout]:
+    """All ways to lay d coordinates out as a picture.
+
+    >>> layouts(147), layouts(30)
+    ([Layout(channels=3, height=7, width=7, last=False), Layout(channels=3, height=7, width=7, last=True)], [])
+    """
     found = []
     for channels in CHANNELS:
         area, left = divmod(d, channels)
