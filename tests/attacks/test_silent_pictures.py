@@ -4,10 +4,13 @@ import pytest
 import torch
 from skimage.data import lfw_subset
 
+import exhume
 from exhume.attacks.silent.grams import WIDE, solve_positive, weighted_grams
 from exhume.attacks.silent.likelihood import likeliest, minus_log_likelihood
 from exhume.attacks.silent.search import Found, nothing_found
 from exhume.attacks.silent.separation import separated, sparseness
+from exhume.layer_states import changed, with_bias
+from exhume.metrics.errors import relative_errors
 from exhume.picture_layouts import KERNELS, Layout, edges, layout_of
 from silent_victims import span_of
 
@@ -120,3 +123,28 @@ def test_a_likely_set_fills_what_is_not_found() -> None:
     assert torch.equal(candidates[:4], duals[:4])
     assert float((candidates @ duals.T).abs().amax(dim=0).min()) > 1 - 1e-12
     assert len(nothing_found(span).candidates()) == 0
+
+
+def test_faces_come_out_of_a_layer_without_silent_units() -> None:
+    """Tanh passes gradients everywhere: only the span is known, and edges tell faces apart. Nothing confirms them."""
+    rows = faces(12).float()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        first = torch.nn.Linear(625, 100)
+        model = torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Linear(100, 2))
+        before = with_bias(first.weight, first.bias).clone()
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        for _ in range(60):
+            chosen = torch.randperm(12)[:4]
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(model(rows[chosen]), chosen % 2).backward()
+            optimiser.step()
+    states = changed(before, with_bias(first.weight, first.bias), bias=True, leak=1.0)
+    found = exhume.reconstruct(exhume.observe_layer(states))
+    assert found.facts["rank"] == 12
+    assert max(found.certificate.confidence) < 0.5
+    errors = relative_errors(rows.double(), found.inputs.double())
+    assert float(errors.median()) < 0.2
+    between = torch.cdist(rows, rows) / rows.norm(dim=1)
+    nearest_other = (between + 9 * torch.eye(12)).amin(dim=1)
+    assert float((errors < nearest_other).float().mean()) > 0.8  # closer than any other face
