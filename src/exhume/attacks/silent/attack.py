@@ -88,7 +88,8 @@ def _step(span: Span, found: Found) -> Step:
 
 def _restored(state: State, span: Span) -> Found:
     numbers = state.numbers
-    duals, likely = (state.tensors[name].to(span.rows) for name in ("duals", "likely"))
+    duals = state.tensors["duals"].to(span.rows)
+    likely = state.tensors.get("likely", duals[:0]).to(span.rows)
     done, idle, most = (int(numbers[name]) for name in ("iteration", "idle", "most"))
     return Found(duals, likely, done, idle, most, bool(numbers["sound"]))
 
