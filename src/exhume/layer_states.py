@@ -21,8 +21,7 @@ from torch import Tensor
 from exhume.errors import ExhumeError
 from exhume.readings import Reading
 
-SILENT = 0.3  # share of a gradient below zero up to which a unit is called silent
-FAINT = 0.05  # the same, up to which its entries in C are zeros; above it only pictures can be told apart
+FAINT = 0.05  # share of a gradient below zero up to which a unit is silent; above it only pictures can be told apart
 Source = Literal["training", "checkpoints", "average", "momentum", "adam", "optimiser", "update", "stationary"]
 SOURCES: dict[Source, str] = {
     "training": "the change from the start of training to its end",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from exhume.layer_states import SILENT
+from exhume.layer_states import FAINT
 from exhume.observing.dense_layers import dense_layers
 from exhume.observing.seen_layers import seen_layers
 
@@ -33,13 +33,9 @@ def offered(model: nn.Sequential) -> dict[str, float]:
         (nn.ReLU(), 0.0),
         (nn.ReLU6(), 0.0),
         (nn.LeakyReLU(), 0.01),
-        (nn.LeakyReLU(0.2), 0.2),
-        (nn.PReLU(), 0.25),
-        (nn.GELU(), 0.3),
     ],
 )
 def test_units_that_are_silent_or_nearly_so_are_offered_with_their_leak(activation: nn.Module, leak: float) -> None:
-    """GELU is at the limit: at these preactivations it passes 0.29 of a gradient, and the attack is told so."""
     found = offered(network(activation))
     assert set(found) == {"0"}
     assert found["0"] == pytest.approx(leak, rel=0.15)
@@ -48,6 +44,9 @@ def test_units_that_are_silent_or_nearly_so_are_offered_with_their_leak(activati
 @pytest.mark.parametrize(
     ("activation", "passes"),
     [
+        (nn.LeakyReLU(0.2), 0.2),
+        (nn.PReLU(), 0.25),
+        (nn.GELU(), 0.29),
         (nn.SiLU(), 0.40),
         (nn.Mish(), 0.40),
         (nn.Hardswish(), 0.50),
@@ -69,7 +68,7 @@ def test_units_that_pass_gradients_below_zero_are_not_offered_and_the_reason_is_
     seen = seen_layers(model, (30,))[0]
     assert seen.leak == pytest.approx(passes, rel=0.1)
     assert seen.leak is not None
-    assert seen.leak > SILENT
+    assert seen.leak > FAINT
     assert seen.why_not == f"its units pass {seen.leak:.0%} of a gradient below zero, so none of them is silent"
     assert offered(model) == {}
 

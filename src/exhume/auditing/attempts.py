@@ -90,22 +90,29 @@ def _decides(found: Reconstruction) -> bool:
 
 
 def best_of(attempts: tuple[Attempt, ...]) -> Attempt | None:
-    """The attempt that shows most: by outcome, then by what it leaves unexplained of the weights it never saw."""
+    """The attempt that shows most: by outcome, then by what it leaves unexplained of the weights it never saw.
 
-    def rank(attempt: Attempt) -> tuple[int, float]:
+    Pictures that were told apart by their edges, and that nothing confirms, show more than what did not converge or was
+    refuted."""
+
+    def rank(attempt: Attempt) -> tuple[int, bool, float]:
         assert attempt.attacked is not None
         found = attempt.attacked.reconstruction
-        return _ORDER.index(found.outcome), found.loss if found.held_out_loss is None else found.held_out_loss
+        pictured = bool(found.facts.get("pictures"))
+        place = min(_ORDER.index(found.outcome), _ORDER.index(Outcome.PARTIAL) + 1 if pictured else len(_ORDER))
+        return place, not pictured, found.loss if found.held_out_loss is None else found.held_out_loss
 
     ran = [attempt for attempt in attempts if attempt.attacked is not None]
     layers = [attempt for attempt in ran if attempt.offer.method == "silent-units"]
-    most = max(layers, key=_confirmed, default=None)  # losses of different layers are not of one kind
+    most = max(layers, key=_shown, default=None)  # losses of different layers are not of one kind
     return min((attempt for attempt in ran if attempt not in layers or attempt is most), key=rank, default=None)
 
 
-def _confirmed(attempt: Attempt) -> int:
+def _shown(attempt: Attempt) -> tuple[int, int]:
+    """How many samples are confirmed, and how many there are."""
     assert attempt.attacked is not None
-    return sum(value >= 0.5 for value in attempt.attacked.reconstruction.certificate.confidence)
+    confidence = attempt.attacked.reconstruction.certificate.confidence
+    return sum(value >= 0.5 for value in confidence), len(confidence)
 
 
 def require_room_for_any(observation: Observation, offers: Sequence[Offer], memory_bytes: int | None) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume.features.module import penultimate_features
-from exhume.layer_states import SILENT
+from exhume.layer_states import FAINT
 from exhume.picture_layouts import layouts
 from exhume.readings import Embeddings, Patches, Reading
 
@@ -72,7 +72,8 @@ def seen_layers(
         reads, unread = _reads(call, probes, still)
         last = call.layer is calls[-1].layer
         leak = None if last else _leak(outputs, call)
-        why_not = _no_activation(call, leak, last) if last else unread or _no_activation(call, leak, last)
+        not_silent = _no_activation(call, leak, last, pictured=reads != FEATURES)
+        why_not = not_silent if last else unread or not_silent
         reading = None
         if why_not is None and reads != INPUTS:
             reading = _reading(call, model, input_shape)
@@ -111,14 +112,15 @@ def _out_of_reach(call: _Call) -> str | None:
     return None
 
 
-def _no_activation(call: _Call, leak: float | None, last: bool) -> str | None:
+def _no_activation(call: _Call, leak: float | None, last: bool, pictured: bool) -> str | None:
+    """`pictured`: it reads inputs or parts of them, which are told apart without silence where they are pictures."""
     if last:
         return "it gives the outputs themselves, with no activation behind it"
     if call.normed:
         return f"batch norm ({call.normed[0]!r}) behind it mixes the samples of a batch"
     if leak is None:
         return "no gradient of the outputs reaches units that fire"
-    if leak > SILENT and not layouts(call.layer.weight[0].numel()):  # pictures can be told apart without silence
+    if leak > FAINT and not (pictured and layouts(call.layer.weight[0].numel())):
         return f"its units pass {leak:.0%} of a gradient below zero, so none of them is silent"
     return None
 

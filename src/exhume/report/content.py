@@ -118,6 +118,7 @@ def case_of(subject: Subject, evidence: Evidence) -> Case:
         held_out_rows=0 if certificate is None else certificate.held_out_rows,
         chance=None if found is None else found.facts.get("chance"),
         units=units,
+        pictures=int(found.facts.get("pictures") or 0) if found is not None else 0,
         pieces=None if reading is None else reading.noun,
         whole=reading is not None and reading.pieces > 1,
     )

@@ -21,6 +21,8 @@ class Case:
     chance: float | None = None
     """Where units were held out and not weights: the chance of the least sure sample that is called recovered."""
     units: bool = False
+    pictures: int = 0
+    """Told apart by their edges, with nothing to confirm them."""
     pieces: tuple[str, str] | None = None
     """What the candidates are where they are no inputs: one of them, and several."""
     whole: bool = False
@@ -37,7 +39,7 @@ def verdict(case: Case) -> dict[str, str]:
         "sentence": f"{decision.verdict.title}: {_rest(case, decision)}",
         "confidence": _confidence(case, decision),
         "outcome": "not run" if outcome is None else outcome.value.replace("_", " "),
-        "advice": NO_ATTACK if outcome is None else _advice(case, outcome),
+        "advice": NO_ATTACK if outcome is None else _advice(case, outcome, decision),
     }
 
 
@@ -59,6 +61,11 @@ def _rest(case: Case, decision: Decision) -> str:
             return (
                 "the attack explained the weights that it used but not those kept from it, so what it found is not the "
                 "training data. A better attack may do more."
+            )
+        case (Ground.NOT_CONVERGED | Ground.UNCHECKED) if case.pictures:
+            return (
+                f"{case.pictures:,} picture{'' if case.pictures == 1 else 's'} came out of the weights, told apart by "
+                "their edges, and nothing confirms them. Look at them."
             )
         case Ground.NOT_CONVERGED:
             return "the attack did not converge, which says nothing in the model's favour."
@@ -126,10 +133,14 @@ def _confidence(case: Case, decision: Decision) -> str:
     return f"{level}{control} {unseen}"
 
 
-def _advice(case: Case, outcome: Outcome) -> str:
+def _advice(case: Case, outcome: Outcome, decision: Decision) -> str:
     """What to make of the outcome: an attack on one layer is judged by units, not by weights."""
     if not case.units:
         return outcome.advice
+    if decision.ground is Ground.COUNTED:
+        return "The records themselves show what came back: treat it as exposed."
+    if outcome is Outcome.NOT_CONVERGED and case.pictures:
+        return "Pictures can be told apart without units that confirm them: look at them before you publish."
     if outcome is Outcome.NOT_CONVERGED:
         return "Units that the attack never used confirm no sample: this is inconclusive, not safe."
     return "Units that the attack never used confirm these samples: treat them as exposed."

@@ -25,8 +25,9 @@ from exhume.attacks.silent.search import Found, nothing_found, search
 from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import Spectrum, spectrum
 from exhume.errors import ExhumeError, UsageError
-from exhume.layer_states import LayerStates
+from exhume.layer_states import FAINT, LayerStates
 from exhume.observation import Observation
+from exhume.picture_layouts import layout_of
 from exhume.reconstruction import Certificate, Outcome
 
 HELD_OUT = 0.1
@@ -73,10 +74,13 @@ class SilentUnits:
             yield _step(span, found)
             if found.round >= self.iterations:
                 break
-        yield _step(span, found.followed_by(completed(span, found.duals), sound=True))
+        if span.leak <= FAINT:
+            yield _step(span, found.followed_by(completed(span, found.duals), sound=True))
 
     def finish(self, problem: SilentProblem, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
-        return candidates if problem.span is None else completed(problem.span, candidates)
+        if problem.span is None or problem.span.leak > FAINT:
+            return candidates
+        return completed(problem.span, candidates)
 
 
 def _step(span: Span, found: Found) -> Step:
@@ -176,7 +180,8 @@ class SilentCase:
         self._judged = (candidates, _best_points(span, samples, told))
         sure = sum(value >= 0.5 for value in told.confidence)
         outcome = Outcome.RECOVERED if sure == span.r else Outcome.PARTIAL if sure else Outcome.NOT_CONVERGED
-        certificate = Certificate(outcome, told.heard if len(candidates) else None, self.unseen.h, told.confidence)
+        heard = told.heard if len(candidates) and span.leak <= FAINT else None
+        certificate = Certificate(outcome, heard, self.unseen.h, told.confidence)
         coefficients = span.columns(samples.duals).norm(dim=1, keepdim=True)
         loss = 1 - int(samples.certain.sum()) / span.r
         return Judgement(loss, coefficients, certificate, self._facts(samples, told))
@@ -189,7 +194,15 @@ class SilentCase:
             "chance": max(chances) if chances else None,
             "expected_error": max(spreads) if spreads else None,
             "silent_witnesses": int(told.silent.min()) if len(told.silent) else 0,
+            "pictures": self._pictures(sure),
         }
+
+    def _pictures(self, sure: list[bool]) -> int:
+        """How many pictures were told apart by their edges that no unit confirms."""
+        span = self.problem.span
+        assert span is not None
+        whole = len(sure) == span.r and layout_of(span.pixels) is not None
+        return sure.count(False) if whole else 0
 
     def _judge_lone(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         confidence = (LONE_CONFIDENCE,) * len(candidates)

@@ -108,6 +108,7 @@ def _posterior(
 
 def _solved(span: Span, weights: Float[Tensor, "m u"], points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
     """argmin Σ_k w_k (y_k·q)² subject to z·q = 1, at norm 1."""
-    weights = weights / weights.sum(dim=1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
+    total = weights.sum(dim=1, keepdim=True)
+    weights = torch.where(total > 0, weights / total.clamp_min(torch.finfo(weights.dtype).tiny), 1 / span.h)
     grams = weighted_grams(span.rows, weights)
     return unit_rows(solve_positive(grams, points, 30 * torch.finfo(grams.dtype).eps))

@@ -11,7 +11,7 @@ from exhume.features.module import ModuleFeatures
 from exhume.features.network import built_network
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows, blocks
-from exhume.layer_states import SILENT, LayerStates, changed
+from exhume.layer_states import FAINT, LayerStates, changed
 from exhume.observation import Observation
 from exhume.observing.dense_layers import dense_layers
 
@@ -23,7 +23,7 @@ def layers_of(observation: Observation) -> tuple[LayerStates, ...]:
     if observation.layers:
         return observation.layers
     features, initial = observation.features, observation.initial_rows
-    if not isinstance(features, RidgeFeatures) or initial is None or features.activation.leak > SILENT:
+    if not isinstance(features, RidgeFeatures) or initial is None or features.activation.leak > FAINT:
         return ()
     if features.bias is not None or features.p * features.d > MOST_NUMBERS:
         return ()  # the start of the bias is not part of such an observation

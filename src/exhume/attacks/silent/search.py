@@ -27,7 +27,8 @@ from exhume.attacks.silent.placing import Placing, complement
 from exhume.attacks.silent.separation import separated
 from exhume.attacks.silent.span import Span, batches
 from exhume.layer_states import FAINT
-from exhume.picture_layouts import edges, layout_of
+from exhume.picture_layouts import Layout, edges, layout_of
+from exhume.solving import SOLVE_ERRORS
 
 STARTS = 64
 LEAST_TURNS, TURNS_PER_SAMPLE = 12, 0.16  # starts converge in more turns where there are more samples
@@ -80,9 +81,10 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
     """Yields what is found after every round, until a full set holds together or many rounds brought nothing."""
     found = begun or nothing_found(span)
     if span.leak > FAINT:  # no zeros: one look at pictures is all there is
-        if not found.round:
-            stream = seeds.generator(seeds.derive(seed, "start"), "start")
-            yield _of_pictures(span, found, stream)[0].followed_by(found.duals, sound=True)
+        layout = layout_of(span.pixels)
+        if layout is not None and not found.round:
+            found = with_edges_only(span, layout, found, seeds.generator(seeds.derive(seed, "start"), "start"))
+            yield found.followed_by(found.duals, sound=True)
         return
     while not found.over:
         if len(found.duals) < span.r:
@@ -113,24 +115,48 @@ def _of_pictures(span: Span, found: Found, stream: torch.Generator) -> tuple[Fou
     layout = layout_of(span.pixels)
     if layout is None:
         return found, found.duals
-    basis = complement(found.duals)
-    placing = Placing.inside(span, basis)
-    if span.leak <= FAINT:
-        points = span.facing(separated(edges(layout, basis.T @ span.pixels), stream) @ basis.T)
-        kept = _joined(found.duals, _settled(span, placing, weighted_duals(span, points), points))
-        if len(kept) > len(found.duals):
-            return found, kept
-    whole = edges(layout, span.pixels)
-    if len(found.likely):
-        begun, widest = found, AGAIN
-    else:
-        together = unit_rows(torch.linalg.pinv(separated(whole, stream)).T)
-        begun, widest = replace(found, likely=together), WIDEST
-    if span.leak > FAINT:
-        return begun, found.duals
-    settled = torch.arange(span.r, device=whole.device) < len(found.duals)
-    likely = likeliest(span, begun.candidates(), whole, settled, widest)
-    return replace(found, likely=likely), _joined(found.duals, _sharpened(span, likely, placing.ridge))
+    try:
+        kept = _one_by_one(span, layout, found.duals, stream)
+        return (found, kept) if len(kept) > len(found.duals) else _all_together(span, layout, found, stream)
+    except SOLVE_ERRORS:  # pictures with fewer edges than there are of them
+        return found, found.duals
+
+
+def _one_by_one(
+    span: Span, layout: Layout, found: Float[Tensor, "m r"], stream: torch.Generator
+) -> Float[Tensor, "more r"]:
+    placing = Placing.inside(span, complement(found))
+    points = _edged_places(span, layout, placing.basis, stream)
+    return _joined(found, _settled(span, placing, weighted_duals(span, points), points))
+
+
+def _all_together(
+    span: Span, layout: Layout, found: Found, stream: torch.Generator
+) -> tuple[Found, Float[Tensor, "more r"]]:
+    widest = AGAIN if len(found.likely) else WIDEST
+    begun = found if len(found.likely) else with_edges_only(span, layout, found, stream)
+    settled = torch.arange(span.r, device=span.rows.device) < len(found.duals)
+    likely = likeliest(span, begun.candidates(), edges(layout, span.pixels), settled, widest)
+    ridge = Placing.inside(span, complement(found.duals)).ridge
+    return replace(found, likely=likely), _joined(found.duals, _sharpened(span, likely, ridge))
+
+
+def with_edges_only(span: Span, layout: Layout, found: Found, stream: torch.Generator) -> Found:
+    """The likely set by edges alone, whatever the units do."""
+    everything = torch.eye(span.r, dtype=span.rows.dtype, device=span.rows.device)
+    points = _edged_places(span, layout, everything, stream)
+    return replace(found, likely=unit_rows(torch.linalg.pinv(points).T))
+
+
+def _edged_places(
+    span: Span, layout: Layout, basis: Float[Tensor, "r f"], stream: torch.Generator
+) -> Float[Tensor, "f r"]:
+    """Without a bias edges leave the sign open: the one whose silent units are blind to more is taken."""
+    points = span.facing(separated(edges(layout, basis.T @ span.pixels), stream) @ basis.T)
+    if span.bias or span.leak > FAINT:
+        return points
+    blind = [_peaked(span.columns(weighted_duals(span, side))) for side in (points, -points)]
+    return torch.where((blind[0] >= blind[1])[:, None], points, -points)
 
 
 def _from_random_places(span: Span, found: Float[Tensor, "m r"], stream: torch.Generator) -> Float[Tensor, "more r"]:
