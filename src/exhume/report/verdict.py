@@ -62,7 +62,7 @@ def _rest(case: Case, decision: Decision) -> str:
                 "the attack explained the weights that it used but not those kept from it, so what it found is not the "
                 "training data. A better attack may do more."
             )
-        case (Ground.NOT_CONVERGED | Ground.UNCHECKED) if case.pictures:
+        case Ground.NOT_CONVERGED | Ground.UNCHECKED if case.pictures:
             return (
                 f"{case.pictures:,} picture{'' if case.pictures == 1 else 's'} came out of the weights, told apart by "
                 "their edges, and nothing confirms them. Look at them."

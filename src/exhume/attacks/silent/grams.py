@@ -26,7 +26,7 @@ def weighted_grams(rows: Float[Tensor, "u r"], weights: Float[Tensor, "m u"]) ->
 
 
 def solve_positive(grams: Float[Tensor, "m r r"], sides: Float[Tensor, "m r"], share: float) -> Float[Tensor, "m r"]:
-    """M_i⁻¹ z_i, with `share` of its mean diagonal added to M_i in place, and more where rounding made it indefinite."""
+    """M_i⁻¹ z_i, with `share` of its mean diagonal added to M_i in place, more where rounding made it indefinite."""
     diagonal = grams.diagonal(dim1=1, dim2=2)
     size = diagonal.mean(dim=1)
     diagonal.add_((share * size)[:, None] + torch.finfo(grams.dtype).tiny)
