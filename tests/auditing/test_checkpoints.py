@@ -165,6 +165,13 @@ def test_a_layer_whose_bias_stays_open_is_left_out_and_the_others_are_used() -> 
     assert "not assigned to '2.bias', '4.bias':" in " ".join(target.notes)
 
 
+def test_a_moving_average_that_equals_the_weights_is_told() -> None:
+    victim = train(seed=31, steps=1)
+    target = target_of_module(victim.model, input_shape=(40,), beside=Beside(average=weights_of(victim)))
+    assert target.observation.layers == ()
+    assert "The moving average was not used: it equals the weights" in target.notes[-1]
+
+
 def test_each_state_is_an_attempt_of_its_own_the_strong_ones_first() -> None:
     victim, average = averaged_victim(seed=32)
     average = {name.removeprefix("module."): value for name, value in average.items() if name != "n_averaged"}

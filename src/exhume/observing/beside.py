@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from exhume.errors import ExhumeError
@@ -61,6 +62,9 @@ def _of_average(
     """An average may be of parameters only; whatever else the model has is as published."""
     other = copy.deepcopy(model)
     load_state(other, {**model.state_dict(), **average}, "the moving average")
+    now = dict(model.named_parameters())
+    if all(torch.equal(value, now[name]) for name, value in other.named_parameters()):
+        raise ExhumeError("it equals the weights, so their difference tells nothing")
     return tuple(replace(layer, source="average") for layer in dense_layers(model, other, input_shape)), ()
 
 
