@@ -6,9 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from exhume.activations import activation
 from exhume.attacks.silent.assembling import assemble, overlaps
+from exhume.attacks.silent.whole_inputs import whole_inputs
 from exhume.errors import UsageError
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import DrawnRows
+from exhume.layer_states import LayerStates
+from exhume.observation import Knowledge, Observation
 from exhume.readings import Patches
+from exhume.reconstruction import Certificate, Outcome, Reconstruction
 
 GEOMETRY = Patches((3, 12, 12), (6, 6), (3, 3))
 
@@ -77,3 +84,28 @@ def test_patches_that_do_not_overlap_are_refused() -> None:
 def test_nothing_makes_nothing() -> None:
     found = assemble(torch.zeros(0, 108), GEOMETRY)
     assert found.images.shape == (0, 432)
+
+
+@pytest.mark.parametrize(
+    ("n", "note"), [(1, "2 of 2 patches overlap into 1 image"), (2, "3 of 3 patches overlap into 2 images")]
+)
+def test_a_patch_of_two_images_is_counted_once(n: int, note: str) -> None:
+    """Images that differ in their first two columns only, which the right one of two patches does not see."""
+    geometry = Patches((1, 4, 6), (4, 4), (4, 2))
+    true = images(1)[:, :1, :4, :6].repeat(n, 1, 1, 1)
+    true[:, :, :, :2] = images(n, seed=1)[:, :1, :4, :2]
+    pieces = torch.unique(geometry(true.flatten(1)).flatten(0, 1), dim=0)
+    layer = LayerStates("0", torch.ones(2, 16), (torch.ones(2, 16),), bias=False, reading=geometry)
+    features = RidgeFeatures(DrawnRows(1, 5, 24), activation("relu"))
+    observation = Observation(features, torch.ones(1, 5), Knowledge(), layers=(layer,))
+    certificate = Certificate(Outcome.RECOVERED, None, 0, (1.0,) * len(pieces))
+    facts = {"layer": "0", "reads": "patches of the inputs", "directions_only": False}
+    found = whole_inputs(
+        Reconstruction(
+            pieces, torch.ones(len(pieces), 1), "silent-units", certificate, 0.0, 1, 1.0, 1.0, 1.0, 0, facts=facts
+        ),
+        observation,
+    )
+    assert found.facts["subspace"] == note
+    assert (found.facts["reads"], found.facts["inputs_made"]) == ("inputs", n)
+    assert found.facts["pieces_trusted"] == len(pieces) == n + 1

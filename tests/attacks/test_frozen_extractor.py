@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.attacks.probes.exact_matches import Recovered, exact_matches
+from exhume.attacks.silent import inversion
 from exhume.attacks.silent.inversion import invert
 from exhume.errors import UsageError
 from exhume.features.module import penultimate_features
@@ -146,6 +147,25 @@ def test_two_inputs_with_one_embedding_are_not_called_exact(seed: int) -> None:
     found = invert(extractor, target, 1e-6, torch.Generator().manual_seed(seed))  # type: ignore[arg-type]
     assert float(found.residual.max()) < 1e-5
     assert not bool(found.exact.any())
+
+
+@pytest.mark.parametrize(("arrivals", "exact"), [(3, False), (4, True)])
+def test_a_mirrored_start_that_comes_nowhere_is_none_of_those_that_agree(
+    monkeypatch: pytest.MonkeyPatch, arrivals: int, exact: bool
+) -> None:
+    point, starts = torch.ones(3, dtype=torch.float64), []
+
+    def descend(extractor: object, start: Tensor, target: Tensor, accuracy: float) -> inversion._Solved:
+        starts.append(start)
+        nowhere = len(starts) == 2 or len(starts) > arrivals + 1
+        return inversion._Solved(start, 1.0, torch.inf) if nowhere else inversion._Solved(point, 0.0, 1e-6)
+
+    monkeypatch.setattr(inversion, "_descend", descend)
+    extractor = extractor_of([nn.Linear(3, 12)], 3, 12)
+    target = torch.ones(1, 12, dtype=torch.float64)
+    found = invert(extractor, target, 1e-6, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    assert [index for index, start in enumerate(starts) if torch.equal(start, -point)] == [1]
+    assert found.exact.tolist() == [exact]
 
 
 def test_ranking_puts_exact_matches_first_and_says_which() -> None:

@@ -23,6 +23,7 @@ from exhume.attacks.ridge.room import Sizes
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold, write_rows
+from exhume.layer_states import LayerStates
 from exhume.observation import Knowledge, Observation
 from exhume.reconstruction import Outcome
 
@@ -41,6 +42,14 @@ def observation_of(seed: int = 0, name: str = "relu") -> Observation:
 
 
 OBSERVATION = observation_of()
+
+
+def with_layer(name: str = "0", target: float = 1.0, end: float = 1.0) -> Observation:
+    ends = (torch.ones(3, D), torch.full((3, D), end))
+    return replace(OBSERVATION, layers=(LayerStates(name, torch.full((3, D), target), ends, bias=False),))
+
+
+LAYERED = with_layer()
 
 
 def interrupt_at(*iterations: int) -> Callable[[Progress], None]:
@@ -245,6 +254,26 @@ def test_the_checkpoint_of_another_attack_is_not_used(tmp_path: Path, change: st
     )
     assert shown[0] == 0
     assert_same_result(attacked, run_attack(observation, method, **settings))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [OBSERVATION, with_layer(name="2"), with_layer(target=2.0), with_layer(end=2.0)],
+    ids=["no layer", "name", "target", "end"],
+)
+def test_the_checkpoint_of_another_state_of_a_layer_is_not_used(tmp_path: Path, other: Observation) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    run_attack(LAYERED, METHOD, watch=interrupt_at(10), checkpoint=checkpoint)
+    kept, shown = checkpoint.read_bytes(), []
+
+    def watch(progress: Progress) -> None:
+        shown.append(progress.step.iteration)
+
+    for observation, first in ((with_layer(), 10), (other, 0)):
+        shown.clear()
+        checkpoint.write_bytes(kept)
+        run_attack(observation, METHOD, checkpoint=checkpoint, watch=watch)
+        assert shown[0] == first
 
 
 def refusal(call: Callable[[], object]) -> str:

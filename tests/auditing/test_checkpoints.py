@@ -135,6 +135,43 @@ def test_an_optimiser_of_another_model_is_not_used() -> None:
     assert "The optimiser's state was not used: expected momentum_buffer or exp_avg" in target.notes[-1]
 
 
+def test_layers_that_the_optimisers_state_cannot_be_assigned_to_do_not_count_as_frozen() -> None:
+    """Three layers of one shape, two of them trained: layer '6' reads features that moved."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(39)
+        alike = [part for _ in range(3) for part in (nn.Linear(30, 30), nn.ReLU())]
+        model = nn.Sequential(*alike, nn.Linear(30, 200), nn.ReLU(), nn.Linear(200, 3))
+        made = torch.optim.SGD([p for n, p in model.named_parameters() if n[0] != "0"], lr=0.05, momentum=0.9)
+        nn.functional.cross_entropy(model(torch.randn(6, 30)), torch.arange(6) % 3).backward()
+        made.step()
+    target = target_of_module(model, input_shape=(30,), beside=Beside(made.state_dict()))
+    assert target.observation.layers == ()
+    notes = " ".join(target.notes)
+    assert "not assigned to '0.weight', '0.bias', '2.weight', '2.bias' and 2 more: the model and the opt" in notes
+    assert "None of them counts as frozen." in notes
+
+
+def test_a_layer_whose_bias_stays_open_is_left_out_and_the_others_are_used() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(39)
+        model = nn.Sequential(nn.Linear(20, 90), nn.ReLU(), nn.Linear(90, 50), nn.ReLU(), nn.Linear(50, 50))
+        model.append(nn.ReLU()).append(nn.Linear(50, 3))
+        frozen = model[4].bias
+        made = torch.optim.SGD([p for p in model.parameters() if p is not frozen], lr=0.05, momentum=0.9)
+        nn.functional.cross_entropy(model(torch.randn(6, 20)), torch.arange(6) % 3).backward()
+        made.step()
+    target = target_of_module(model, input_shape=(20,), beside=Beside(made.state_dict()))
+    assert [layer.name for layer in target.observation.layers] == ["0"]
+    assert "not assigned to '2.bias', '4.bias':" in " ".join(target.notes)
+
+
+def test_a_moving_average_that_equals_the_weights_is_told() -> None:
+    victim = train(seed=31, steps=1)
+    target = target_of_module(victim.model, input_shape=(40,), beside=Beside(average=weights_of(victim)))
+    assert target.observation.layers == ()
+    assert "The moving average was not used: it equals the weights" in target.notes[-1]
+
+
 def test_each_state_is_an_attempt_of_its_own_the_strong_ones_first() -> None:
     victim, average = averaged_victim(seed=32)
     average = {name.removeprefix("module."): value for name, value in average.items() if name != "n_averaged"}

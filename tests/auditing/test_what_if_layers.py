@@ -1,9 +1,11 @@
 """Defences reach the layers before the head: what an attack on such a layer sees is what would be published."""
 
+import copy
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import exhume
 from exhume.auditing.cost import cost_of
@@ -93,6 +95,50 @@ def test_a_layer_in_front_of_the_head_loses_the_units_of_the_features_that_go() 
     kept = kept[kept < 64]
     assert torch.equal(states.ends[-1], target.observation.layers[0].ends[-1][kept])
     assert torch.equal(states.target, target.observation.layers[0].target[kept])
+
+
+def test_a_layer_as_wide_as_the_one_in_front_of_the_head_does_not_pass_for_it() -> None:
+    """Of layer '0' the units with the smallest weights go, whatever features the head loses."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(48)
+        model = nn.Sequential(nn.Linear(40, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
+        before = copy.deepcopy(model.state_dict())
+        made = torch.optim.SGD(model.parameters(), lr=0.1)
+        nn.functional.cross_entropy(model(torch.randn(6, 40)), torch.arange(6) % 3).backward()
+        made.step()
+    target = target_of_module(model, input_shape=(40,), initial=before)
+    assert target.in_front == "2"
+    (whole,) = target.observation.layers
+    assert whole.name == "0"
+    pruned = defend("prune50", target, None, 0)
+    (states,) = pruned.observation.layers
+    sizes = whole.ends[-1][:, :40].double().norm(dim=1)
+    assert torch.equal(states.target, whole.target[sizes.argsort()[32:].sort().values])
+    assert "layer '0' without 32 of 64 units, which outputs here do not show" in pruned.note
+
+
+@pytest.mark.parametrize("source", ["momentum", "average"])
+def test_pruning_leaves_what_lies_beside_the_weights_whole(source: str) -> None:
+    victim = train(seed=49, steps=5)
+    before = {name: value.clone() for name, value in victim.before.items()}
+    beside = Beside(victim.optimiser.state_dict()) if source == "momentum" else Beside(average=before)
+    target = target_of_module(victim.model, input_shape=(40,), initial=before, beside=beside)
+    pruned = defend("prune50", target, None, 0)
+    (change, other), (whole_change, whole) = pruned.observation.layers, target.observation.layers
+    assert (change.source, other.source, whole.source) == ("training", source, source)
+    assert (change.h, whole_change.h) == (200, 400)
+    assert torch.equal(other.target, whole.target)
+    assert all(torch.equal(one, two) for one, two in zip(other.ends, whole.ends, strict=True))
+    assert pruned.note.count("layer '0' without 200 of 400 units") == 1
+    assert pruned.note.endswith("as it is")
+
+
+def test_without_a_start_pruned_units_are_not_said_to_be_gone_from_the_optimisers_state() -> None:
+    victim = train(seed=49, steps=5)
+    target = target_of_module(victim.model, input_shape=(40,), beside=Beside(victim.optimiser.state_dict()))
+    pruned = defend("prune50", target, None, 0)
+    assert "layer '0' without" not in pruned.note
+    assert pruned.note.endswith("the optimiser's state as it is")
 
 
 def test_training_the_head_again_leaves_the_first_layer_as_it_was() -> None:

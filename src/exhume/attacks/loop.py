@@ -229,6 +229,10 @@ def _fingerprint(observation: Observation) -> str:
     else:  # a network is told by what it makes of one input
         probe = torch.randn(1, features.d, generator=torch.Generator().manual_seed(0)).to(observation.weights)
         digest.update(_bytes(features(probe)))
+    for layer in observation.layers:
+        digest.update(f"{layer.name!r} {layer.source} {list(layer.target.shape)} {len(layer.ends)}".encode())
+        for state in (layer.target, *layer.ends):
+            digest.update(_bytes(state))
     return digest.hexdigest()
 
 

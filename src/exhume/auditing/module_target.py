@@ -16,7 +16,7 @@ from exhume.features.module import ModuleFeatures, averaged_features, penultimat
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.ridge_form import as_ridge, halfway_ridge, shared_groups
 from exhume.layer_states import LayerStates
-from exhume.networks.head import find_head, name_of
+from exhume.networks.head import find_head, layer_in_front, name_of
 from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
 from exhume.observation import Initial, Knowledge, Observation
 from exhume.observing.beside import Beside, layers_beside
@@ -100,6 +100,7 @@ def target_of_module(
         notes=tuple(note for note in (said, end.describe(), *unused) if note),
         drift=drift,
         no_silence=None if layers else _no_silence(trained, started, input_shape),
+        in_front=layer_in_front(trained, layer, torch.zeros((2, *input_shape), dtype=kind.dtype, device=kind.device)),
         remade=remade,
     )
 

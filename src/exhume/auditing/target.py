@@ -42,6 +42,8 @@ class Target:
     """How far the features moved in training, over their own size; None where their start is not known."""
     no_silence: str | None = None
     """Why none of the dense layers has silent units to attack, whatever states of it are known."""
+    in_front: str | None = None
+    """The name of the layer with weights that was called last before the head; None where there is none."""
     remade: "Callable[[Callable[[Tensor], Tensor]], Target] | None" = None
     """The same model with other weights in the layers before the head that are known to have been trained: a function
     of each weight matrix and each bias. None where there are no such layers."""

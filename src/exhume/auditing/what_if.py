@@ -15,25 +15,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import seeds
-from exhume.auditing.pruned_layers import pruned_layers
+from exhume.auditing.pruned_layers import BESIDE, pruned_layers
 from exhume.auditing.target import Target
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.selected_rows import SelectedRows
-from exhume.layer_states import LayerStates, Source
+from exhume.layer_states import LayerStates
 from exhume.observation import Observation
 from exhume.victims.defences import parse_defences, publish
 from exhume.victims.other_layers import defended_weights
 from exhume.victims.private import PrivateRecipe, epsilon, train_private_head
 
-BESIDE: dict[Source, str] = {
-    "average": "the moving average",
-    "momentum": "the optimiser's state",
-    "adam": "the optimiser's state",
-    "optimiser": "the optimiser's state",
-}
 DEFAULT_NOISE = "noise0.1"
 DEFAULT_EPSILON = 8.0
 PRIVATE_STEPS = 100
@@ -79,7 +73,7 @@ def defend(name: str, target: Target, truth: Truth | None, seed: int) -> Defende
     head = torch.zeros_like(target.head)
     head[:, kept] = seen.weights if initial is None else seen.weights + initial
     gone = target.head.shape[1] - len(kept)
-    layers, notes = pruned_layers(seen.layers, defences, kept, target.head.shape[1])
+    layers, notes = pruned_layers(seen.layers, defences, kept, target.head.shape[1], target.in_front)
     features = (f"{gone:,} of {target.head.shape[1]:,} features removed",) if gone else ()
     note = "; ".join((*features, *notes, *_as_they_are(layers)))
     seen = replace(seen, layers=layers)

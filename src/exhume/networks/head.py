@@ -6,6 +6,7 @@ the head, its change is a combination of the penultimate features φ(x_i), the h
 
 import copy
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from exhume.errors import UsageError
 from exhume.networks.attention import differentiable_attention
 from exhume.networks.loading import LISTED, check_inputs
+
+_Layer = TypeVar("_Layer", bound=nn.Module)
 
 
 def find_head(model: nn.Module, name: str | None = None, probe: Tensor | None = None) -> nn.Linear:
@@ -44,6 +47,17 @@ def name_of(model: nn.Module, head: nn.Linear) -> str:
     if not names:
         raise UsageError("expected a head that is a layer of the model, found one of another model")
     return names[0]
+
+
+def layer_in_front(model: nn.Module, head: nn.Linear, probe: Tensor) -> str | None:
+    """The name of the module with weights that the model calls last before its head: the head reads what it gives, or
+    what an activation makes of it. None where the head comes first."""
+    names = {
+        layer: name for name, layer in model.named_modules() if next(layer.parameters(recurse=False), None) is not None
+    }
+    calls = _calls_of(model, list(names), probe)
+    place = calls.index(head) if head in calls else 0
+    return names[calls[place - 1]] if place else None
 
 
 def head_tensors(model: nn.Module, head_name: str) -> tuple[str, ...]:
@@ -125,9 +139,9 @@ def _calls(model: nn.Module, layers: Sequence[nn.Linear], probe: Tensor) -> list
         return []
 
 
-def _calls_of(model: nn.Module, layers: Sequence[nn.Linear], probe: Tensor) -> list[nn.Linear]:
+def _calls_of(model: nn.Module, layers: Sequence[_Layer], probe: Tensor) -> list[_Layer]:
     """The layers in the order of their calls; counted on the model itself, in evaluation mode."""
-    calls: list[nn.Linear] = []
+    calls: list[_Layer] = []
     training = {name: layer.training for name, layer in model.named_modules()}
     handles = [layer.register_forward_pre_hook(lambda called, seen: calls.append(called)) for layer in layers]
     try:

@@ -9,6 +9,7 @@ k-th of that shape in the other.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +20,16 @@ from exhume.layer_states import LayerStates, Source, averaged, with_bias
 from exhume.readings import Reading
 
 BUFFERS: dict[str, Source] = {"momentum_buffer": "momentum", "exp_avg": "adam"}
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What an optimiser keeps of each parameter, under the parameter's name; nothing of those it was not handed.
+
+    `unassigned`: parameters of which the optimiser may keep something, only nobody can tell what."""
+
+    values: Mapping[str, Mapping[str, Any]]
+    unassigned: tuple[str, ...] = ()
 
 
 def optimiser_layer(
@@ -36,7 +47,7 @@ def optimiser_layer(
         raise ExhumeError(
             f"expected a linear layer or a convolution {name!r} in the model, found {type(layer).__name__}"
         )
-    kept = kept_of(model, state)
+    kept = kept_of(model, state).values
     weight, source = _buffer(kept, f"{name}.weight" if name else "weight")
     bias = None
     if layer.bias is not None:
@@ -54,8 +65,7 @@ def optimiser_layer(
     )
 
 
-def kept_of(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What the optimiser keeps of each parameter, under the parameter's name; nothing of those it was not handed."""
+def kept_of(model: nn.Module, state: Mapping[str, Any]) -> Kept:
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     listed = [number for group in state["param_groups"] for number in group["params"]]
     kept = {number: state["state"].get(number, {}) for number in listed}
@@ -63,23 +73,27 @@ def kept_of(model: nn.Module, state: Mapping[str, Any]) -> dict[str, Mapping[str
     pairs = list(zip(names or shapes, listed, strict=False))
     whole = len(listed) == len(names or shapes)
     if whole and all(name in shapes and _shape(kept[number]) in (None, shapes[name]) for name, number in pairs):
-        return {name: kept[number] for name, number in pairs}
+        return Kept({name: kept[number] for name, number in pairs})
     return _by_shape(shapes, kept)
 
 
-def _by_shape(shapes: Mapping[str, torch.Size], kept: Mapping[int, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Only shapes that the model and the optimiser have equally often."""
+def _by_shape(shapes: Mapping[str, torch.Size], kept: Mapping[int, Mapping[str, Any]]) -> Kept:
+    """Only shapes that the model and the optimiser have equally often. Of a shape that the optimiser does not have,
+    it keeps nothing; the others stay open."""
     theirs: dict[torch.Size, list[int]] = defaultdict(list)
     for number, values in kept.items():
         shape = _shape(values)
         if shape is not None:
             theirs[shape].append(number)
     found: dict[str, Mapping[str, Any]] = {}
+    unassigned: set[str] = set()
     for shape, numbers in theirs.items():
         ours = [name for name, other in shapes.items() if other == shape]
         if len(ours) == len(numbers):
             found |= {name: kept[number] for name, number in zip(ours, numbers, strict=True)}
-    return found
+        else:
+            unassigned |= set(ours)
+    return Kept(found, tuple(name for name in shapes if name in unassigned))
 
 
 def _shape(kept: Mapping[str, Any]) -> torch.Size | None:

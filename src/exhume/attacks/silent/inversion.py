@@ -9,7 +9,7 @@ An inversion is called exact if
 - |e| is as small as the embedding is exact: the recovered embedding is off by a share `accuracy` of its norm;
 - J has full column rank at x, and so much of it that this inexactness moves x by little: with σ the least singular
   value of J, the input is off by about accuracy |z| / σ;
-- several starts come to the same x, and that from −x to no other. Full rank makes x unique nearby only.
+- AGREE starts come to the same x, and none to another, that from −x included. Full rank makes x unique nearby only.
 
 With p < d the rank cannot be full, and nothing is tried. The same holds of an extractor that pools or clips away what
 an image is made of: embeddings then stay what was found.
@@ -76,16 +76,19 @@ def invert(
 def _inverted(
     extractor: ModuleFeatures, target: Float[Tensor, " p"], accuracy: float, generator: torch.Generator
 ) -> tuple[_Solved, bool]:
-    """The best of the starts, and whether it is exact and several starts came there, the mirrored one among them."""
+    """The best of the starts, and whether it is exact and enough starts came there.
+
+    Once one has come to x, the next one is −x. A start that comes nowhere, from −x too, does not count."""
     best = _Solved(torch.zeros(extractor.d, dtype=torch.float64), 1.0, torch.inf)
-    agreed = 0
+    agreed, mirrored = 0, False
     for index in range(STARTS):
         drawn = torch.randn(extractor.d, generator=generator, dtype=torch.float64)
-        start = -best.point if agreed == 1 else SCALES[index % len(SCALES)] * drawn
+        mirror = agreed > 0 and not mirrored
+        start = -best.point if mirror else SCALES[index % len(SCALES)] * drawn
+        mirrored = mirrored or mirror
         solved = _descend(extractor, start, target, accuracy)
         if solved.residual > 3 * accuracy or solved.expected_error > EXACT:
             best = solved if not agreed and solved.residual < best.residual else best
-            agreed += agreed == 1  # from the mirrored start it came nowhere: no second solution there
             continue
         apart = float((best.point - solved.point).norm() / solved.point.norm())
         if agreed and apart > 10 * max(best.expected_error, solved.expected_error):

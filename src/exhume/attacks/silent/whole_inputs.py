@@ -31,7 +31,8 @@ def whole_inputs(found: Reconstruction, observation: Observation) -> Reconstruct
     pieces = found.candidates[sure]
     if isinstance(reading, Patches) and overlaps(reading):
         built = assemble(pieces, reading)
-        note = f"{len(built.members) * reading.pieces} of {len(sure)} patches overlap into {len(built.images)} images"
+        count = f"{len(built.images)} image{'' if len(built.images) == 1 else 's'}"
+        note = f"{len(sure) - len(built.left)} of {len(sure)} patches overlap into {count}"
         whole = not built.left and not built.unseen
         return _told(found, built.images, sure[built.members], note, whole)
     if isinstance(reading, Embeddings) and invertible(reading.extractor):
@@ -50,7 +51,7 @@ def whole_inputs(found: Reconstruction, observation: Observation) -> Reconstruct
 def _told(
     found: Reconstruction, inputs: Float[Tensor, "k d"], members: Int[Tensor, "k v"], note: str, whole: bool
 ) -> Reconstruction:
-    """An input is as sure as the least sure of its pieces."""
+    """An input is as sure as the least sure of its pieces. A piece may be part of several inputs."""
     said = "; ".join(part for part in (found.facts.get("subspace"), note) if part)
     facts = {**found.facts, "subspace": said, "inputs_made": len(inputs)}
     if not whole:
@@ -62,5 +63,5 @@ def _told(
         candidates=inputs.to(found.candidates.dtype),
         coefficients=found.coefficients[members].double().norm(dim=1).to(found.coefficients.dtype),
         certificate=replace(found.certificate, confidence=confidence),
-        facts={**facts, "reads": "inputs", "pieces": len(found.candidates), "pieces_trusted": members.numel()},
+        facts={**facts, "reads": "inputs", "pieces": len(found.candidates), "pieces_trusted": len(members.unique())},
     )
