@@ -49,9 +49,8 @@ def main() -> None:
         done = attack(states, samples, seed=SEED, budget_seconds=120.0)
         found = done.found.inputs.float()
         order = match(samples.float(), found, sign_free=False).candidate[:SHOWN]
-        print(
-            f"{' '.join(title.split())}: {done.score.within} of {len(samples)} within 0.1, median error {done.score.median:.0e}"
-        )
+        score = f"{done.score.within} of {len(samples)} within 0.1, median error {done.score.median:.0e}"
+        print(f"{' '.join(title.split())}: {score}")
         for column in range(SHOWN):
             axes[0, column].imshow(pixels(samples[column : column + 1], samples)[0])
             axes[line, column].imshow(pixels(found[order[column]][None], samples)[0])
