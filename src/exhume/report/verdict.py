@@ -120,6 +120,8 @@ def _confidence(case: Case, decision: Decision) -> str:
         came = case.findings.control_recovered or 0
         control = f" Of {case.findings.control_samples:,} control records that were not trained on, {came:,} came back."
     match decision.verdict, decision.ground:
+        case Verdict.INCONCLUSIVE, Ground.NOT_CONVERGED | Ground.UNCHECKED if case.pictures:
+            level = "Low: nothing but their looks speaks for these pictures."
         case Verdict.INCONCLUSIVE, _:
             level = "Low: an attack that fails says little of a better one."
         case Verdict.NOT_RECOVERED, _:
