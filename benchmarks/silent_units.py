@@ -66,6 +66,7 @@ CASES = {
     "adam": Case("Adam's exp_avg after 50 steps, n = 50", _adam),
     "faces": Case("faces, standardised, 625-2000-2, n = 50", _faces(raw=False)),
     "raw-faces": Case("faces, raw pixels, 625-2000-2, n = 50", _faces(raw=True)),
+    "n200": Case("CIFAR-10, n = 200, 3072-2000-10", _images(200, 2000, 10), seconds=300.0),
     "n500": Case("CIFAR-10, n = 500, 3072-5000-10", _images(500, 5000, 10, steps=3000), seconds=900.0),
 }
 
@@ -73,7 +74,7 @@ CASES = {
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--cases", default=",".join(name for name in CASES if name != "n500"))
+    parser.add_argument("--cases", default=",".join(name for name in CASES if name not in ("n200", "n500")))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
