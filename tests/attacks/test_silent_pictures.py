@@ -180,6 +180,7 @@ def test_an_audit_shows_the_pictures_and_says_that_nothing_confirms_them() -> No
         "Inconclusive: 12 pictures came out of the weights, told apart by their edges, and nothing confirms them. "
         "Look at them."
     )
+    assert {"known": True, "what": "A prior on the data (pictures have few edges)"} in alone.content(False)["knowledge"]
     held = exhume.audit(victim.model, initial=victim.started, truth=victim.rows, budget_seconds=20)
     assert held.summary["recovered"] >= 6
     assert "confirm no sample" not in held.said["advice"]

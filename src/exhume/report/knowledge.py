@@ -40,7 +40,7 @@ def not_tested(
 def knowledge(found: Reconstruction | None, observation: Observation) -> list[dict[str, Any]]:
     """What the attacker had, as a tick-list."""
     told, norm = told_samples(found, observation), observation.knowledge.norm
-    prior = None if found is None else found.settings.get("prior")
+    prior = _prior(found)
     return [
         _item(True, f"The trained weights ({observation.p:,} numbers; white-box, after training)"),
         _item(True, f"The features: {observation.features.description}"),
@@ -49,7 +49,7 @@ def knowledge(found: Reconstruction | None, observation: Observation) -> list[di
         _item(told is not None, "The number of training samples" + ("" if told is None else f" ({told:,})")),
         _item(norm is not None, "The norm of the training rows" + ("" if norm is None else f" ({plain(norm)})")),
         _item(observation.image_shape is not None, "The shape of the images (to display them)"),
-        _item(prior not in (None, "none"), "A prior on the data" + (f" ({prior})" if prior else "")),
+        _item(prior is not None, "A prior on the data" + (f" ({prior})" if prior else "")),
         _item(False, "The labels"),
         _item(False, "Any training sample, or the seed that drew them"),
     ]
@@ -67,7 +67,16 @@ def _other_layers(observation: Observation) -> str:
 
 def _knows_body(observation: Observation) -> bool:
     known = observation.knowledge.initial_body or observation.initial_rows is not None
-    return known or bool(observation.layers)
+    return known or any(states.start is not None for states in observation.layers)
+
+
+def _prior(found: Reconstruction | None) -> str | None:
+    if found is None:
+        return None
+    told: str | None = found.settings.get("prior")
+    if told not in (None, "none"):
+        return told
+    return "pictures have few edges" if found.facts.get("layout") else None
 
 
 def told_samples(found: Reconstruction | None, observation: Observation) -> int | None:

@@ -134,7 +134,7 @@ class SilentCase:
                 f"expected at least twice as many units as samples in {states.describe()}, found {states.h} units and "
                 f"a rank of {shown.rank}"
             )
-        facts = {
+        facts: Facts = {
             "layer": states.name,
             "reads": states.reads,
             "target": states.source,
@@ -149,6 +149,8 @@ class SilentCase:
         span, unseen, lone = None, None, None
         if shown.clear:
             span, unseen = (part.on(means.device) for part in open_span(states, shown, used))
+            layout = layout_of(span.pixels)
+            facts["layout"] = None if layout is None else [layout.channels, layout.height, layout.width]
         else:
             lone = lone_samples(states.target, shown.noise, states.bias)
         problem = SilentProblem(span, lone, seed)
@@ -201,8 +203,7 @@ class SilentCase:
         """How many pictures were told apart by their edges that no unit confirms."""
         span = self.problem.span
         assert span is not None
-        whole = len(sure) == span.r and layout_of(span.pixels) is not None
-        return sure.count(False) if whole else 0
+        return sure.count(False) if len(sure) == span.r and self.facts.get("layout") else 0
 
     def _judge_lone(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         confidence = (LONE_CONFIDENCE,) * len(candidates)
