@@ -106,8 +106,8 @@ FAMILY = (
         "the change of that layer",
         "zero wherever a unit is silent",
         "x = U z, U the span of the layer's change",
-        "reweighted least squares, many starts, annealing",
-        "one dense ReLU layer, before and after training",
+        "edges of pictures or many starts, reweighted least squares, annealing",
+        "one dense layer, before and after training",
         "here",
     ),
     Composition(
