@@ -21,7 +21,7 @@ from exhume.attacks.silent.duals import SLAB, zero_odds
 from exhume.attacks.silent.separation import sparseness
 from exhume.attacks.silent.span import Span
 
-PICTURES = 0.6  # λ: neighbouring places repeat each other; 0.3 and 1 do a little worse
+PICTURES = 0.6  # λ: neighbouring places repeat each other; 0.3 does a little worse at h = 5 n
 WIDEST, NARROWS, LEVELS = 0.5, 0.7, 14  # ε, its ratio, and how many
 AGAIN = 0.1  # ε to begin with for a set that has been through this before
 STEPS = 20  # of L-BFGS per level
