@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exhume.attacks.judgement import Means
+from exhume.attacks.judgement import Resources
 from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.problem import ModuleProblem
@@ -106,8 +106,8 @@ def main() -> None:
 def compare(path: Path, passes: int, starts: int) -> None:
     run = RunFolder(path)
     truth, observation = run.truth().inputs, run.observation(None)
-    means = Means(None, torch.float32, torch.float32, torch.device("cpu"))
-    problem: ModuleProblem = ModuleCase.open(observation, 0, 0.05, means).problem
+    resources = Resources(None, torch.float32, torch.float32, torch.device("cpu"))
+    problem: ModuleProblem = ModuleCase.open(observation, 0, 0.05, resources).problem
     like = torch.zeros(0, observation.d)
     charts = {"plain": Coordinates.plain(problem.norm)}
     if problem.image_shape is not None:

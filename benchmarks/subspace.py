@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.problem import Method
+from exhume.attacks.method import AnyMethod
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.attacks.subspace.first_layer import first_layer_subspace
@@ -48,7 +48,7 @@ RECIPES: dict[str, tuple[LossName, Recipe]] = {
 }
 
 
-def attack(observation: Observation, data: Dataset, method: Method, seconds: float) -> dict[str, Any]:
+def attack(observation: Observation, data: Dataset, method: AnyMethod, seconds: float) -> dict[str, Any]:
     """n is not told."""
     found = run_attack(observation.told(None), method, limits=Limits(seconds)).reconstruction
     score = evaluate(data.inputs, found.candidates)
@@ -77,7 +77,7 @@ def largest_angle(observation: Observation, data: Dataset) -> float | None:
 def trial(data: Dataset, config: TwoLayerConfig, seconds: float = 1e9) -> dict[str, Any]:
     observation = train_two_layer(config, data).observation
     known = observation.initial_rows is not None
-    method: Method = SubspaceAttack("first-layer", insist=False) if known else SplitNewton()
+    method: AnyMethod = SubspaceAttack("first-layer", insist=False) if known else SplitNewton()
     return {"angle": largest_angle(observation, data), **attack(observation, data, method, seconds)}
 
 

@@ -19,7 +19,7 @@ import exhume
 from exhume.attacks.choice import choose_method
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, run_attack
-from exhume.attacks.problem import Method
+from exhume.attacks.method import AnyMethod
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.cli.app import main
 from exhume.features import rows
@@ -31,7 +31,7 @@ from exhume.observation import Knowledge, Observation
 
 FLOAT64, FLOAT32 = 1e-6, 1e-3
 COSTS = ("seconds", "peak_memory_mb")
-METHODS: dict[str, Method] = {"split-newton": SplitNewton(), "heavy-ball": HeavyBall(iterations=60)}
+METHODS: dict[str, AnyMethod] = {"split-newton": SplitNewton(), "heavy-ball": HeavyBall(iterations=60)}
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def victim(dtype: torch.dtype = torch.float64) -> Observation:
     return Observation(features, weights.to(dtype), Knowledge(samples=3))
 
 
-def attack(method: Method, dtype: torch.dtype = torch.float64, **options: Any) -> Attacked:
+def attack(method: AnyMethod, dtype: torch.dtype = torch.float64, **options: Any) -> Attacked:
     return run_attack(victim(dtype), method, dtype=dtype, **options)
 
 
@@ -64,7 +64,7 @@ def plain_trace(attacked: Attacked) -> list[dict[str, float]]:
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
-def test_the_same_seed_gives_the_same_bits(method: Method, dtype: torch.dtype, count: int) -> None:
+def test_the_same_seed_gives_the_same_bits(method: AnyMethod, dtype: torch.dtype, count: int) -> None:
     torch.set_num_threads(count)
     once, again = attack(method, dtype), attack(method, dtype)
     assert torch.equal(once.reconstruction.candidates, again.reconstruction.candidates)
@@ -98,7 +98,7 @@ def assert_near(one: Attacked, other: Attacked, tolerance: float) -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, FLOAT32), (torch.float64, FLOAT64)], ids=str)
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
-def test_another_number_of_threads_gives_nearly_the_same(method: Method, dtype: torch.dtype, tolerance: float) -> None:
+def test_another_number_of_threads_gives_nearly_the_same(method: AnyMethod, dtype: torch.dtype, tolerance: float) -> None:
     torch.set_num_threads(1)
     alone = attack(method, dtype)
     torch.set_num_threads(3)

@@ -16,7 +16,9 @@ import exhume
 from exhume.attacks.choice import choose_method
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.problem import Method, Problem, State, Step
+from exhume.attacks.method import AnyMethod
+from exhume.attacks.problem import Problem
+from exhume.attacks.state import State, Step
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.errors import ExhumeError
 from exhume.observation import Observation
@@ -52,7 +54,7 @@ def check_finite(found: Reconstruction, d: int, k: int) -> None:
     json.dumps(found.summary(), allow_nan=False)
 
 
-def attack(observation: Observation, method: Method, **options: Any) -> Reconstruction | None:
+def attack(observation: Observation, method: AnyMethod, **options: Any) -> Reconstruction | None:
     """None where the attack said in one line why it cannot be made."""
     try:
         return run_attack(observation, method, limits=Limits(seconds=5.0), **options).reconstruction

@@ -16,6 +16,7 @@ autograd; while gradients are not recorded (`torch.no_grad`) they reuse their ow
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
@@ -24,13 +25,17 @@ import torch
 from torch import Tensor
 
 from exhume.errors import UsageError
+from exhume.extensions import Registry
 
 MAX_HERMITE_ORDER = 200
+GRID = torch.linspace(0.01, 4.0, 64, dtype=torch.float64)
+"""Where the symmetries of φ are looked at."""
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation φ with its derivative and its symmetries.
+    """An activation φ with its derivative. It knows its symmetries by itself: they are read off its values.
 
     >>> activation("relu").value(torch.tensor([-1.0, 2.0]))
     tensor([0., 2.])
@@ -41,13 +46,73 @@ class Activation:
     name: str
     value: Callable[[Tensor], Tensor]
     derivative: Callable[[Tensor], Tensor]
-    signs: str
-    """One sentence: whether the sign of a sample can be told from the weights, and how."""
-    linear_plus_even: bool
-    """φ(z) - φ(-z) = c z, with an even part that is not zero: signs can be repaired by a regression."""
-    parity: Literal["even", "odd", "none"]
-    homogeneous: bool
-    """φ(t z) = t φ(z) for t > 0: the norms of the samples cannot be told from the weights."""
+
+    @classmethod
+    def of(cls, name: str, value: Callable[[Tensor], Tensor]) -> "Activation":
+        """An activation whose derivative is left to forward-mode differentiation."""
+        return cls(name, value, lambda z: torch.func.jvp(value, (z,), (torch.ones_like(z),))[1])
+
+    @cached_property
+    def parity(self) -> Literal["even", "odd", "none"]:
+        """φ(−z) = φ(z), φ(−z) = −φ(z), or neither."""
+        return "odd" if self._is_zero(self._even) else "even" if self._is_zero(self._odd) else "none"
+
+    @cached_property
+    def linear(self) -> bool:
+        """φ(z) = c z."""
+        return self.parity == "odd" and self._has_linear_odd_part
+
+    @cached_property
+    def linear_plus_even(self) -> bool:
+        """φ(z) - φ(-z) = c z, with an even part that is not zero: signs can be repaired by a regression."""
+        return self.parity == "none" and self._has_linear_odd_part
+
+    @cached_property
+    def homogeneous(self) -> bool:
+        """φ(t z) = t φ(z) for t > 0: the norms of the samples cannot be told from the weights."""
+        return self._is_zero(self.value(3 * GRID) - 3 * self.value(GRID))
+
+    @cached_property
+    def silent_below_zero(self) -> bool:
+        """φ = 0 and φ' = 0 below zero: what a unit does not fire on leaves no trace in it."""
+        below = -GRID
+        return self._is_zero(self.value(below)) and self._is_zero(self.derivative(below))
+
+    @cached_property
+    def rectifier(self) -> bool:
+        """φ(z) = max(z, 0): what is known of ReLU in closed form holds."""
+        return self.silent_below_zero and self._is_zero(self.value(GRID) - GRID)
+
+    @cached_property
+    def signs(self) -> str:
+        """One sentence: whether the sign of a sample can be told from the weights, and how."""
+        if self.parity != "none":
+            return _SIGNS_LOST.format(self.parity)
+        if self.linear_plus_even:
+            return _SIGNS_LINEAR_PLUS_EVEN
+        return _SIGNS_CONSTANT if self._is_zero(self._even - self._even.mean()) else _SIGNS_MIXED
+
+    @cached_property
+    def _values(self) -> Tensor:
+        with torch.no_grad():
+            return self.value(torch.stack([GRID, -GRID]))
+
+    @property
+    def _odd(self) -> Tensor:
+        return (self._values[0] - self._values[1]) / 2
+
+    @property
+    def _even(self) -> Tensor:
+        return (self._values[0] + self._values[1]) / 2
+
+    @property
+    def _has_linear_odd_part(self) -> bool:
+        slope = self._odd / GRID
+        return not self._is_zero(self._odd) and self._is_zero(slope - slope.mean())
+
+    def _is_zero(self, values: Tensor) -> bool:
+        """To rounding, where φ is evaluated in double precision."""
+        return float(values.abs().max()) <= ROUNDING * (1 + float(self._values.abs().max()))
 
     @property
     def leak(self) -> float:
@@ -120,40 +185,52 @@ def _erf_derivative(z: Tensor) -> Tensor:
     return exponent.exp_().mul_(2 / math.sqrt(math.pi))
 
 
-_SIGNS_ODD = (
-    "not identifiable: the activation is odd, so flipping a sample together with its coefficient changes no weight"
+_SIGNS_LOST = (
+    "not identifiable: the activation is {}, so flipping a sample together with its coefficient changes no weight"
 )
 _SIGNS_LINEAR_PLUS_EVEN = (
     "identifiable through the linear part only: the odd part of the activation is c z / 2, so once every sample is "
     "known up to sign, regress theta on the even parts and on v; the linear coefficients are unique for n <= d "
     "independent samples"
 )
-_SIGNS_SIGMOID = (
-    "identifiable through the constant part only: the activation is 1/2 + odd, so flipping a sample together with its "
+_SIGNS_CONSTANT = (
+    "identifiable through the constant part only: the activation is a constant + odd, so flipping a sample together with its "
     "coefficient alpha shifts every weight of theta by alpha alone, and one number, the sum of the alphas, has to tell "
     "all signs"
 )
 _SIGNS_MIXED = "identifiable directly: Hermite coefficients of both parities beyond order 2 are not zero"
 
-_MEMBERS = (
-    Activation("relu", _relu, _relu_derivative, _SIGNS_LINEAR_PLUS_EVEN, True, "none", True),
-    Activation("tanh", torch.tanh, _tanh_derivative, _SIGNS_ODD, False, "odd", False),
-    Activation("relu+tanh", _relu_plus_tanh, _relu_plus_tanh_derivative, _SIGNS_MIXED, False, "none", False),
-    Activation("gelu", _gelu, _gelu_derivative, _SIGNS_LINEAR_PLUS_EVEN, True, "none", False),
-    Activation("sigmoid", torch.sigmoid, _sigmoid_derivative, _SIGNS_SIGMOID, False, "none", False),
-    Activation("softplus", _softplus, torch.sigmoid, _SIGNS_LINEAR_PLUS_EVEN, True, "none", False),
-    Activation("erf", torch.erf, _erf_derivative, _SIGNS_ODD, False, "odd", False),
-    Activation("linear", torch.clone, torch.ones_like, _SIGNS_ODD, False, "odd", True),
+_OWN = (
+    Activation("relu", _relu, _relu_derivative),
+    Activation("tanh", torch.tanh, _tanh_derivative),
+    Activation("relu+tanh", _relu_plus_tanh, _relu_plus_tanh_derivative),
+    Activation("gelu", _gelu, _gelu_derivative),
+    Activation("sigmoid", torch.sigmoid, _sigmoid_derivative),
+    Activation("softplus", _softplus, torch.sigmoid),
+    Activation("erf", torch.erf, _erf_derivative),
+    Activation("linear", torch.clone, torch.ones_like),
 )
+ACTIVATIONS: Mapping[str, Activation] = MappingProxyType({member.name: member for member in _OWN})
+"""exhume's own."""
+_registry: Registry[Activation] = Registry("exhume.activations", "an activation", _OWN)
 
-ACTIVATIONS: Mapping[str, Activation] = MappingProxyType({member.name: member for member in _MEMBERS})
+
+def activations() -> Mapping[str, Activation]:
+    """All by name: exhume's own, and those of others."""
+    return _registry.all()
 
 
 def activation(name: str) -> Activation:
     """The activation of that name."""
-    if name not in ACTIVATIONS:
-        raise UsageError(f"expected an activation out of {', '.join(ACTIVATIONS)}; found {name!r}")
-    return ACTIVATIONS[name]
+    return _registry.find(name)
+
+
+def register_activation(new: Activation) -> Activation:
+    """Makes an activation known under its name in this process.
+
+    For every process, by an entry point of its package: group `exhume.activations`, the name, and where it is.
+    """
+    return _registry.add(new)
 
 
 def hermite_coefficients(act: Activation, order: int, normalised: bool = False) -> np.ndarray:

@@ -95,7 +95,7 @@ class Observation:
         bad = int((~torch.isfinite(self.weights)).sum())
         if bad:
             raise ExhumeError(f"expected finite weights, found {bad} that are NaN or infinite; check the weights file")
-        bias = self.features.bias if isinstance(self.features, RidgeFeatures) else None
+        bias = self.features.bias
         if bias is not None and bias.shape != (self.features.p,):
             raise ExhumeError(
                 f"expected one bias a feature (p = {self.features.p}), found a bias of shape {list(bias.shape)}"

@@ -113,6 +113,18 @@ def parse_samples(text: str) -> int | None:
     return int(text)
 
 
+def parse_assignments(texts: tuple[str, ...]) -> dict[str, str]:
+    """
+    >>> parse_assignments(("momentum=0.5", "rule=margin"))
+    {'momentum': '0.5', 'rule': 'margin'}
+    """
+    pairs = [text.partition("=") for text in texts]
+    for name, sign, value in pairs:
+        if not (name.strip() and sign and value.strip()):
+            raise UsageError(f"expected --set NAME=VALUE, found {name + sign + value!r}")
+    return {name.strip().replace("-", "_"): value.strip() for name, _, value in pairs}
+
+
 def parse_dtype(name: str) -> torch.dtype:
     kinds = {"float32": torch.float32, "float64": torch.float64}
     if name not in kinds:

@@ -13,7 +13,8 @@ import exhume
 from exhume.attacks.failed_solve import sound
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.problem import Problem, State, Step
+from exhume.attacks.problem import Problem
+from exhume.attacks.state import State, Step
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.signs import _repair_by_constant

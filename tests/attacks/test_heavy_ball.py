@@ -9,7 +9,8 @@ from torch import Tensor
 from exhume.activations import activation
 from exhume.attacks.heavy_ball import HeavyBall, published_step
 from exhume.attacks.loop import run_attack
-from exhume.attacks.problem import Problem, Step
+from exhume.attacks.problem import Problem
+from exhume.attacks.state import Step
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.data.config import DataConfig

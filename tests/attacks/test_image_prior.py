@@ -14,7 +14,7 @@ from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.search import Level, PriorFits, merged, proposals, pruned, refined
 from exhume.attacks.prior.span_basis import SpanBasis
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.problem import State
+from exhume.attacks.state import State
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
@@ -80,14 +80,14 @@ def test_above_the_threshold_whole_images_do() -> None:
 @pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_to_the_same_end() -> None:
     from exhume.attacks.cases import open_case
-    from exhume.attacks.judgement import Means
+    from exhume.attacks.judgement import Resources
     from exhume.attacks.prior.problem import PriorProblem
 
-    means = Means(None, torch.float32, torch.float32, torch.device("cpu"))
+    resources = Resources(None, torch.float32, torch.float32, torch.device("cpu"))
     method = ImagePrior()
 
     def last(resume: State | None) -> tuple[list[int], list[State], torch.Tensor]:
-        problem = open_case(observed(0.5), method, 0, 0.05, means).problem
+        problem = open_case(observed(0.5), method, 0, 0.05, resources).problem
         assert isinstance(problem, PriorProblem)
         steps = list(method.steps(problem, resume))
         return [step.iteration for step in steps], [step.state for step in steps], steps[-1].candidates

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from exhume.attacks.cases import open_case
-from exhume.attacks.judgement import Means
+from exhume.attacks.judgement import Resources
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.modules.case import ModuleCase, curvature, split_coordinates
 from exhume.attacks.modules.newton import ModuleNewton
@@ -19,7 +19,7 @@ from exhume.observation import Knowledge, Observation
 from exhume.reconstruction import Outcome
 
 D, H, N, K = 6, 120, 3, 2
-MEANS = Means(None, torch.float64, torch.float64, torch.device("cpu"))
+MEANS = Resources(None, torch.float64, torch.float64, torch.device("cpu"))
 
 
 def network() -> nn.Module:

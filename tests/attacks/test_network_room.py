@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from exhume.attacks.cases import open_case
-from exhume.attacks.judgement import Means
+from exhume.attacks.judgement import Resources
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.room import NetworkSizes, network_room, recorded_bytes
-from exhume.attacks.problem import Step
+from exhume.attacks.state import Step
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.room import require_room
 from exhume.errors import UsageError
@@ -67,7 +67,7 @@ def test_the_chunk_changes_nothing_but_the_memory() -> None:
 
     def last(memory: int | None) -> Step:
         method = ModuleNewton(iterations=12)
-        means = Means(memory, torch.float32, torch.float32, torch.device("cpu"))
-        return list(method.steps(open_case(observed(3), method, 0, 0.05, means).problem))[-1]  # type: ignore[arg-type]
+        resources = Resources(memory, torch.float32, torch.float32, torch.device("cpu"))
+        return list(method.steps(open_case(observed(3), method, 0, 0.05, resources).problem))[-1]  # type: ignore[arg-type]
 
     torch.testing.assert_close(last(least).candidates, last(None).candidates, rtol=1e-3, atol=1e-3)

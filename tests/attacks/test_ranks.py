@@ -15,7 +15,7 @@ from exhume.activations import activation
 from exhume.attacks.certificate import loss_on
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, run_attack
-from exhume.attacks.problem import Method
+from exhume.attacks.method import AnyMethod
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.admission import check_features
@@ -222,7 +222,7 @@ def observed(name: str, p: int, d: int = D, n: int = M) -> Observation:
     return Observation(features, weights, Knowledge(samples=n, norm=d**0.5))
 
 
-def attacked(observation: Observation, method: Method, ranks: Ranks, checkpoint: Path | None = None) -> Attacked:
+def attacked(observation: Observation, method: AnyMethod, ranks: Ranks, checkpoint: Path | None = None) -> Attacked:
     limits = Limits(seconds=60)
     return run_attack(
         observation, method, limits=limits, dtype=torch.float64, checkpoint=checkpoint, ranks=ranks, seed=1
@@ -238,7 +238,7 @@ METHODS = {  # they stop before what is left is rounding alone
 
 @pytest.mark.usefixtures("shapes_unchecked")
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
-def test_an_attack_takes_the_steps_of_one_process(method: Method) -> None:
+def test_an_attack_takes_the_steps_of_one_process(method: AnyMethod) -> None:
     observation = observed("relu", 1500)
     alone = attacked(observation, method, ALONE)
     for together in on_ranks(2, lambda ranks: attacked(observation, method, ranks)):
@@ -270,7 +270,7 @@ def test_each_rank_holds_its_share_of_v_alone(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("shapes_unchecked")
 @pytest.mark.parametrize("method", [METHODS["dense"], METHODS["published"]], ids=["dense", "published"])
 def test_a_lost_rank_leaves_a_checkpoint_from_which_another_number_of_ranks_goes_on(
-    tmp_path: Path, method: Method
+    tmp_path: Path, method: AnyMethod
 ) -> None:
     observation, checkpoint = observed("relu", 1500), tmp_path / "checkpoint.safetensors"
     with pytest.raises(RanksLost, match="one has stopped"):

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from exhume.activations import activation
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
-from exhume.attacks.problem import Problem, Step
+from exhume.attacks.problem import Problem
+from exhume.attacks.state import Step
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.levenberg import Levenberg
 from exhume.attacks.ridge.span import SpanLoss

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exhume.attacks.loop import Progress
-from exhume.attacks.problem import State, Step
+from exhume.attacks.state import State, Step
 from exhume.errors import ExhumeError
 from exhume.experiments.snapshots import SnapshotKeeper, load_snapshots, save_snapshots
 from exhume.files import write_tensors

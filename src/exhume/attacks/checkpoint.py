@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from exhume.attacks.problem import State
+from exhume.attacks.state import State
 from exhume.checkpoint_file import check_whole, write_checkpoint
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors

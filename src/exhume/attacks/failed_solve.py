@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.cases import Case
 from exhume.attacks.certificate import unjudged
-from exhume.attacks.judgement import Judgement
-from exhume.attacks.problem import Method, Step
+from exhume.attacks.judgement import AttackProblem, Case, Judgement
+from exhume.attacks.method import AnyMethod
+from exhume.attacks.state import Step
 from exhume.attacks.ranks import Ranks, RanksLost
 from exhume.errors import ExhumeError
 from exhume.solving import SOLVE_ERRORS, in_one_line
@@ -53,7 +53,7 @@ class Finished:
     failure: str | None = None
 
 
-def finished(method: Method, problem: object, candidates: Float[Tensor, "m c"], ranks: Ranks) -> Finished:
+def finished(method: AnyMethod, problem: object, candidates: Float[Tensor, "m c"], ranks: Ranks) -> Finished:
     """The candidates of an attack that was stopped, made fit to be shown; where that fails, as they were, and why."""
     try:
         shown = method.finish(problem, candidates)
@@ -65,7 +65,7 @@ def finished(method: Method, problem: object, candidates: Float[Tensor, "m c"], 
     return Finished(candidates, f"finishing failed ({why}); the candidates are those of the last iteration")
 
 
-def judged(case: Case, candidates: Float[Tensor, "m c"], outputs: int, loss: float, ranks: Ranks) -> Judgement:
+def judged(case: Case[AttackProblem], candidates: Float[Tensor, "m c"], outputs: int, loss: float, ranks: Ranks) -> Judgement:
     """The case's judgement; where it cannot be made, that nothing is certain, with the `loss` of the last step."""
     try:
         found = case.judge(candidates)

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from exhume.attacks.problem import Problem, State, Step
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import option
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.problem import Problem
+from exhume.attacks.ridge.method import RidgeMethod
+from exhume.attacks.state import State, Step
 from exhume.attacks.retraction import to_norm
 from exhume.errors import UsageError
+from exhume.observation import Observation
 
 # dimension of the data -> step, as published (d = 100 stands for the synthetic cases, d = 30 among them)
 _PUBLISHED_STEPS = ((100, 20.0), (3072, 2000.0), (12288, 8000.0))
@@ -41,23 +45,32 @@ def published_step(d: int) -> float:
 
 
 @dataclass(frozen=True)
-class HeavyBall:
+class HeavyBall(RidgeMethod):
     """Hyperparameters of the published attack.
 
     `inactive_slope` is a surrogate of the authors' released code, which uses 0.02 for the slope of an inactive ReLU;
     the paper's own gradient has 0.
     """
 
-    step_size: float | None = None
+    step_size: float | None = option(None, "its step; default: as published for this d.", name="step")
     momentum: float = 0.9
     tolerance: float = 1e-7
-    inactive_slope: float = 0.0
-    iterations: int = 60_000
+    inactive_slope: float = option(0.0, "slope where phi' is 0 (0.02: a surrogate).")
+    iterations: int = option(60_000, "at most so many.")
 
     name: ClassVar[str] = "heavy-ball"
-    needs_samples: ClassVar[bool] = True
-    for_networks: ClassVar[bool] = False
-    few_rows: ClassVar[bool] = False
+    audit_place: ClassVar[int | None] = 50
+    shares_rows: ClassVar[bool] = True
+    composition: ClassVar[Composition] = Composition(
+        features="φ(Vx + b), the last layer's",
+        target="its weights, or their change",
+        coefficients="free, eliminated",
+        parametrisation="rows at their norm",
+        solver="gradient descent with momentum",
+        knowledge="the last layer, what is before it, and n",
+        published="Iurada et al. 2025",
+    )
+    needs_samples = True
 
     def __post_init__(self) -> None:
         if self.step_size is not None and not 0 < self.step_size < math.inf:
@@ -70,6 +83,16 @@ class HeavyBall:
             raise UsageError(f"expected an inactive slope from 0, found {self.inactive_slope}")
         if self.iterations < 1:
             raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        if samples is None or observation.features.is_network:
+            return ()
+        return (PlannedAttack(cls.name, "The published attack, which has to be told n.", seed, samples),)
+
+    @classmethod
+    def why_not(cls, observation: Observation) -> str:
+        return cls.needs if observation.features.is_network else "It has to be told n, which was not given (--samples)."
 
     def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:
         """The iterates, from the Gaussian start or from where a checkpoint left off, to convergence or the limit."""
@@ -91,9 +114,6 @@ class HeavyBall:
             velocity = self.momentum * velocity + loss.gradient(fit, self.inactive_slope)
             candidates = to_norm(candidates - step_size * velocity, norm)
             fit = loss.fit(candidates)
-
-    def finish(self, problem: Problem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        return candidates
 
     def _start(self, problem: Problem) -> State:
         if problem.samples is None:

@@ -1,7 +1,7 @@
-"""What every case of attack has in common: the means it may use, and the judgement it ends with."""
+"""What every case of attack has in common: the resources it may use, and the judgement it ends with."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Means:
+class Resources:
     """Memory for V on each rank (None: half of the machine's), precisions, and where to compute."""
 
     memory_bytes: int | None
@@ -36,3 +36,36 @@ class Judgement:
     coefficients: Float[Tensor, "m k"]
     certificate: Certificate
     facts: Facts = field(default_factory=dict)
+
+
+class PassCount(Protocol):
+    """The work that was done so far, in passes over the weights' features."""
+
+    @property
+    def passes(self) -> float: ...
+
+
+class AttackProblem(Protocol):
+    """What a method works on. All that the loop reads of it are the passes that its loss counts."""
+
+    @property
+    def loss(self) -> PassCount: ...
+
+
+P_co = TypeVar("P_co", bound=AttackProblem, covariant=True)
+
+
+class Case(Protocol[P_co]):
+    """An observation made ready for a method: what the method is given, and the verdict on what it finds."""
+
+    @property
+    def problem(self) -> P_co: ...
+
+    @property
+    def facts(self) -> Facts: ...
+
+    def judge(self, candidates: Float[Tensor, "m c"]) -> Judgement: ...
+
+    def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
+        """The samples that candidates of this case stand for."""
+        ...

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from exhume.attacks.cases import Case, Means, open_case
 from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.checkpoint import Checkpoint, Diary, load_checkpoint, save_checkpoint
 from exhume.attacks.failed_solve import Finished, SolveFailed, finished, judged, sound
 from exhume.attacks.interruption import Interruption
-from exhume.attacks.judgement import Judgement
-from exhume.attacks.problem import Method, Step
+from exhume.attacks.judgement import AttackProblem, Case, Judgement, Resources
+from exhume.attacks.method import AnyMethod
+from exhume.attacks.state import Step
+from exhume.attacks.outline import Outline
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
+from exhume.attacks.registry import known_methods
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
-from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import raw_bytes
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
@@ -72,7 +73,7 @@ class Attacked:
 
 def run_attack(
     observation: Observation,
-    method: Method,
+    method: AnyMethod,
     *,
     seed: int = 0,
     limits: Limits | None = None,
@@ -96,9 +97,10 @@ def run_attack(
     limits = limits or Limits()
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
     _check_same(settings, ranks)
-    means = Means(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks)
+    resources = Resources(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks)
     with solving("what an attack is to solve for"):
-        case = open_case(observation, method, seed, held_out, means)
+        _check(observation, method, resources)
+        case = method.open_case(observation, seed, held_out, resources)
     problem = case.problem
     keeper = _Keeper(checkpoint if ranks.first else None, settings, diary)
     saved = ranks.from_first(keeper.load())
@@ -131,6 +133,21 @@ def run_attack(
         found = _reconstruction(case, method, end, judgement, trace[-1], settings)
     memory.release()
     return Attacked(found, trace, interrupted, over)
+
+
+def _check(observation: Observation, method: AnyMethod, resources: Resources) -> None:
+    """Refuses what the method cannot be made on, or with."""
+    refusal = method.refusal(Outline.of(observation))
+    if refusal is not None:
+        raise UsageError(refusal)
+    if resources.ranks.size > 1 and not method.shares_rows:
+        sharing = " or ".join(other.name for other in known_methods() if other.shares_rows)
+        raise UsageError(
+            f"expected one process for {method.name}, found {resources.ranks.size} ranks; start it without torchrun, "
+            f"or take {sharing}, whose rows can be shared"
+        )
+    if resources.products != resources.dtype and not method.coarse_products:
+        raise UsageError(f"expected no --products with {method.name}, found it; leave it out")
 
 
 @dataclass
@@ -193,7 +210,7 @@ def _trace_until(saved: Checkpoint | None) -> list[dict[str, float]]:
 
 
 def _settings(
-    method: Method, observation: Observation, seed: int, held_out: float, dtype: torch.dtype, products: torch.dtype
+    method: AnyMethod, observation: Observation, seed: int, held_out: float, dtype: torch.dtype, products: torch.dtype
 ) -> dict[str, Any]:
     assert is_dataclass(method)
     assert not isinstance(method, type)
@@ -212,32 +229,22 @@ def _settings(
 def _fingerprint(observation: Observation) -> str:
     """Tells one observation from another: a checkpoint belongs to the one it was made from."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(_bytes(observation.weights))
+    digest.update(raw_bytes(observation.weights))
     features = observation.features
     digest.update(f"{features.p} {features.d} {observation.knowledge}".encode())
     if observation.known is not None:
-        digest.update(_bytes(observation.known.inputs))
-    if isinstance(features, RidgeFeatures):
-        digest.update(features.activation.name.encode())
-        digest.update(_bytes(features.rows.block(0, min(features.p, 64))))
-        if features.bias is not None:
-            digest.update(_bytes(features.bias))
-        if observation.initial_rows is not None:
-            digest.update(_bytes(observation.initial_rows.block(0, min(features.p, 64))))
-        if observation.subspace is not None:
-            digest.update(_bytes(observation.subspace))
-    else:  # a network is told by what it makes of one input
-        probe = torch.randn(1, features.d, generator=torch.Generator().manual_seed(0)).to(observation.weights)
-        digest.update(_bytes(features(probe)))
+        digest.update(raw_bytes(observation.known.inputs))
+    for part in features.telltale(observation.weights):
+        digest.update(part)
+    if observation.initial_rows is not None:
+        digest.update(raw_bytes(observation.initial_rows.block(0, min(features.p, 64))))
+    if observation.subspace is not None:
+        digest.update(raw_bytes(observation.subspace))
     for layer in observation.layers:
         digest.update(f"{layer.name!r} {layer.source} {list(layer.target.shape)} {len(layer.ends)}".encode())
         for state in (layer.target, *layer.ends):
-            digest.update(_bytes(state))
+            digest.update(raw_bytes(state))
     return digest.hexdigest()
-
-
-def _bytes(values: Tensor) -> bytes:
-    return values.cpu().contiguous().view(torch.uint8).numpy().tobytes()  # numpy has no bfloat16
 
 
 def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
@@ -251,7 +258,7 @@ def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
 
 
 def _reconstruction(
-    case: Case, method: Method, end: Finished, judgement: Judgement, last: dict[str, float], settings: dict[str, Any]
+    case: Case[AttackProblem], method: AnyMethod, end: Finished, judgement: Judgement, last: dict[str, float], settings: dict[str, Any]
 ) -> Reconstruction:
     failures = [failure for failure in (end.failure, judgement.facts.get("failure")) if failure is not None]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)

@@ -1,13 +1,7 @@
-"""What a method of attack is given, and what it hands out while it works.
+"""What a method of attack on features φ(Vx + b) is given."""
 
-A method is a frozen dataclass of hyperparameters with a name and one generator, `steps`: it yields its iterates, best
-last, and each carries all that is needed to go on from it. The loop around it (`attacks/loop.py`) keeps the trace, the
-clock, the checkpoints and the certificate, so a method holds mathematics only.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -59,55 +53,3 @@ class Steering(Protocol):
     def __call__(
         self, candidates: Float[Tensor, "m d"], coefficients: Float[Tensor, "m k"] | None = None
     ) -> float | None: ...
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """All that a method needs to go on from an iterate: tensors, and plain numbers."""
-
-    tensors: dict[str, Tensor]
-    numbers: dict[str, float]
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One iterate, and the state to go on from: its own, or that of the last point where going on is possible.
-
-    `notes` go to the trace as columns.
-    """
-
-    iteration: int
-    candidates: Float[Tensor, "m d"]
-    loss: float
-    state: State
-    notes: dict[str, float] = field(default_factory=dict)
-
-
-@runtime_checkable
-class Method(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def iterations(self) -> int: ...
-
-    @property
-    def few_rows(self) -> bool:
-        """Whether a part of the rows will do where V does not fit into memory as a whole."""
-        ...
-
-    @property
-    def for_networks(self) -> bool:
-        """Whether it attacks the penultimate features of networks (a `ModuleProblem`), not features φ(Vx + b)."""
-        ...
-
-    @property
-    def needs_samples(self) -> bool:
-        """Whether the number of samples has to be told; otherwise it is found."""
-        ...
-
-    def steps(self, problem: Any, resume: State | None = None) -> Iterator[Step]: ...
-
-    def finish(self, problem: Any, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "few d"]:
-        """The candidates of a run that was stopped, made fit to be shown."""
-        ...

@@ -6,13 +6,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from exhume.features.module import ModuleFeatures, penultimate_features
+from exhume.features.module import penultimate_features
 from exhume.features.network import TRUSTED, NetworkSource, built_network
 from exhume.features.ridge_form import RidgeForm, as_ridge, halfway_ridge, some_ridge
 from exhume.observation import Observation
-
-RIDGE_METHODS = ("auto", "split-newton", "heavy-ball", "subspace")
-"""Those that a network whose features are φ(Wx + b) can be attacked by, and should."""
 
 
 def seen_as_ridge(observation: Observation) -> Observation:
@@ -23,10 +20,9 @@ def seen_as_ridge(observation: Observation) -> Observation:
     halfway, and the first layer's change is there for the subspace. Not where the start is searched by seed.
     """
     features = observation.features
-    source = features.source if isinstance(features, ModuleFeatures) else None
+    source = features.source
     if source is None or source.factory in TRUSTED or observation.knowledge.initial == "seed":
         return observation
-    assert isinstance(features, ModuleFeatures)
     form = _ridge_at(source, source.state, "the weights")
     begun = None if source.initial_state is None else _ridge_at(source, source.initial_state, "the initial weights")
     if form is None or (source.initial_state is not None and begun is None):

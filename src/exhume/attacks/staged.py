@@ -13,7 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.judgement import Facts, Judgement
-from exhume.attacks.problem import Method, Problem, State, Step
+from exhume.attacks.method import Method
+from exhume.attacks.problem import Problem
+from exhume.attacks.state import State, Step
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.pruning import removal_costs
@@ -86,7 +88,7 @@ class StagedCase:
         return self.problem.cases[-1].lift(candidates)
 
 
-def staged_steps(methods: Sequence[Method], staged: StagedProblem, resume: State | None) -> Iterator[Step]:
+def staged_steps(methods: Sequence[Method[Problem]], staged: StagedProblem, resume: State | None) -> Iterator[Step]:
     """The steps of one stage after the other, by a method each."""
     stage, before, start, state = 0, 0, None, None
     if resume is not None:

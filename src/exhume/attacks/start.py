@@ -20,7 +20,6 @@ from scipy.special import stdtr
 from torch import Tensor
 
 from exhume.errors import ExhumeError, UsageError
-from exhume.features.module import ModuleFeatures
 from exhume.features.network import drawn_head
 from exhume.networks.initialisation import normal_head
 from exhume.observation import Observation
@@ -89,7 +88,7 @@ def drawn(observation: Observation, seed: int) -> Float[Tensor, "k p"]:
     if rule.kind == "normal":
         head = normal_head(rule.outputs, rule.width, seed)
     else:
-        if not isinstance(features, ModuleFeatures) or features.source is None:
+        if features.source is None:
             raise ExhumeError("expected the features of a network that can be built again, found others")
         head = drawn_head(features.source, seed)
     kept = head if rule.kept is None else head[:, rule.kept]

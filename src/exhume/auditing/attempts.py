@@ -9,7 +9,7 @@ import torch
 
 from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
-from exhume.attacks.problem import Method
+from exhume.attacks.method import AnyMethod
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.room import require_room
 from exhume.attacks.silent.whole_inputs import whole_inputs
@@ -128,7 +128,7 @@ def require_room_for_any(observation: Observation, offers: Sequence[Offer], memo
         raise refusals[0]
 
 
-def _method(observation: Observation, offer: Offer) -> Method:
+def _method(observation: Observation, offer: Offer) -> AnyMethod:
     network = isinstance(observation.features, ModuleFeatures)
     known = known_subspace(observation) if offer.method == "subspace" else None
     return choose_method(offer.method, network=network, known=known)

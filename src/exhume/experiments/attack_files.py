@@ -3,7 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from exhume.data.public_images import public_images
+from exhume.attacks.prior.spectrum import Spectrum, load_spectrum
+from exhume.data.public_images import load_public_rows, public_images
+from exhume.errors import UsageError
 
 DIGEST_BYTES = 8
 
@@ -16,3 +18,14 @@ def content_digest(path: Path) -> str:
         digest.update(f"{len(content)} ".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def read_spectrum(path: Path, shape: tuple[int, int, int]) -> Spectrum:
+    """Measured on the images of a folder, or read from the file of one that was measured before."""
+    if path.is_dir():
+        return Spectrum.measured(load_public_rows(path, shape), shape, path.name)
+    if not path.exists():
+        raise UsageError(f"expected a folder of images or a file for --spectrum, found nothing at {path}")
+    found = load_spectrum(path)
+    found.variance(shape)  # whether it is for images of this size shows at once
+    return found

@@ -1,81 +1,37 @@
 """Attacks as users ask for them: the options of `exhume attack`, which are the keys of a sweep's attack as well."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from exhume.attacks.cases import require_kind
 from exhume.attacks.certificate import HELD_OUT_FRACTION, split_rows
-from exhume.attacks.choice import choose_method, known_subspace
-from exhume.attacks.informed.case import require_one_output
+from exhume.attacks.hyperparameters import OptionValue
 from exhume.attacks.joining import own_device
-from exhume.attacks.loop import Limits, Progress
-from exhume.attacks.problem import Method
+from exhume.attacks.loop import Limits
+from exhume.attacks.method import AnyMethod
+from exhume.attacks.outline import Outline, Source
 from exhume.attacks.ranks import ALONE, Ranks
-from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
-from exhume.attacks.silent.layers import with_layers
+from exhume.attacks.registry import AUTO, known_methods, methods_called
+from exhume.attacks.running.choice import choose
+from exhume.attacks.running.prepare import PreparedAttack, prepare
+from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.start import SEEDS
-from exhume.attacks.subspace.attack import Source, require_first_layer
 from exhume.attacks.subspace.file import read_subspace
 from exhume.errors import UsageError
-from exhume.experiments.attack_files import content_digest
-from exhume.experiments.attacking import AttackedRun, AttackSettings, attack_run
-from exhume.experiments.image_prior import read_spectrum, with_prior, with_spectrum
+from exhume.experiments.attack_files import content_digest, read_spectrum
 from exhume.experiments.known_samples import check_missing, keep_known, write_known
-from exhume.experiments.pooling import pool_run
 from exhume.experiments.run import RunFolder
-from exhume.features.module import ModuleFeatures
 from exhume.known import load_known
 from exhume.observation import Observation
 from exhume.units import parse_bytes, parse_duration
-from exhume.values import parse_device, parse_dtype, parse_products, parse_samples
+from exhume.values import parse_assignments, parse_device, parse_dtype, parse_products, parse_samples
 
-
-@dataclass(frozen=True)
-class Target:
-    """What a request is checked against: of an observation, or of a victim that is yet to be trained.
-
-    `subspace`: where one of the data can be had from (`known_subspace`). None of `outputs` and `samples`: not known.
-    """
-
-    d: int
-    network: bool = False
-    outputs: int | None = None
-    samples: int | None = None
-    image_shape: tuple[int, int, int] | None = None
-    subspace: Source | None = None
-
-    @classmethod
-    def of(cls, observation: Observation) -> "Target":
-        return cls(
-            d=observation.d,
-            network=isinstance(observation.features, ModuleFeatures),
-            outputs=len(observation.weights),
-            samples=observation.knowledge.samples,
-            image_shape=observation.image_shape,
-            subspace=known_subspace(observation),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedAttack:
-    """An attack with all that it was given: `run` makes it."""
-
-    folder: RunFolder
-    observation: Observation
-    method: Method
-    settings: AttackSettings
-    pool: int
-
-    def run(self, watch: Callable[[Progress], None], told: Callable[[str], None]) -> AttackedRun:
-        """`watch` sees each iteration of a single attack, `told` a line for each attack of a pool."""
-        if self.pool > 1:
-            return pool_run(self.folder, self.method, self.settings, self.pool, self.observation, told)
-        return attack_run(self.folder, self.method, self.settings, watch, self.observation)
+METHOD_OPTIONS = ("step", "inactive_slope", "gradients_at", "rule", "iterations", "exact")
+"""Hyperparameters of single methods that have a flag of their own; all others go by `--set NAME=VALUE`."""
 
 
 class AttackRequest(BaseModel):
@@ -102,39 +58,26 @@ class AttackRequest(BaseModel):
     exact: bool = False
     start_seeds: int = Field(default=SEEDS, ge=1)
     pool: int = Field(default=1, ge=1)
+    set: tuple[str, ...] = ()
 
-    def method_for(self, target: Target) -> Method:
+    def method_for(self, outline: Outline) -> AnyMethod:
         """The method, with all options checked against the victim, but without what files tell it."""
-        if self.known is not None and self.method != "informed":
-            raise UsageError(f"expected --known with --method informed, found {self.method}")
-        source = self._subspace_source()
-        if source == "first-layer" and not target.network:
-            require_first_layer(target.subspace is not None)
-        chosen = choose_method(
-            self.method,
-            network=target.network,
-            known=target.subspace,
-            subspace=source,
-            step_size=self.step,
-            inactive_slope=self.inactive_slope,
-            iterations=self.iterations,
-            exact=self.exact,
-            gradients_at=self.gradients_at,
-            rule=self.rule,
-        )
-        if self.method != "silent-units":  # which reads a layer, whatever the features before the head are
-            require_kind(chosen, target.network)
-        if self.method == "informed" and target.outputs is not None:
-            require_one_output(target.outputs)
-        return with_prior(chosen, self.prior, self.spectrum, target.image_shape, self.resolution)
+        self._check_files_are_used()
+        return choose(self.settings(), lambda method: outline)
 
-    def settings(self, seed: int, ranks: Ranks = ALONE) -> AttackSettings:
+    def settings(self, seed: int = 0, ranks: Ranks = ALONE) -> AttackSettings:
+        """All but what is in files."""
         split_rows(1, self.held_out)  # refuses what is no fraction
         limits = Limits(
             seconds=math.inf if self.budget is None else parse_duration(str(self.budget)),
             memory_bytes=None if self.memory is None else parse_bytes(str(self.memory)),
         )
         return AttackSettings(
+            method=self.method,
+            options=self.options(),
+            subspace=self._subspace_source(),
+            prior=self.prior,
+            resolution=self.resolution,
             samples=parse_samples(str(self.samples)),
             seed=seed,
             limits=limits,
@@ -143,27 +86,28 @@ class AttackRequest(BaseModel):
             products=parse_products(self.products),
             device=own_device(parse_device(self.device)),
             start_seeds=self.start_seeds,
+            pool=self.pool,
             ranks=ranks,
         )
 
+    def options(self) -> dict[str, OptionValue]:
+        """The hyperparameters that were given."""
+        own = {name: getattr(self, name) for name in METHOD_OPTIONS}
+        defaults = {name: type(self).model_fields[name].default for name in METHOD_OPTIONS}
+        return {name: value for name, value in own.items() if value != defaults[name]} | parse_assignments(self.set)
+
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         """The attack on the observation of a run, with what its files tell."""
-        if self.method in ("auto", "silent-units"):
-            observation = with_layers(observation)
-        whole = any(layer.reads == "inputs" for layer in observation.layers[:1])  # and no pieces, which are not scored
-        if self.method == "auto" and whole and not self._asks_for_more:
-            return self.model_copy(update={"method": "silent-units"}).prepare(folder, observation, seed, ranks)
-        if self.method in RIDGE_METHODS:
-            observation = seen_as_ridge(observation)
-        settings, method = self.settings(seed, ranks), self.method_for(Target.of(observation))
-        if self._subspace_source() == "given":
+        settings, shape = self.settings(seed, ranks), observation.image_shape
+        self._check_files_are_used()
+        if settings.subspace == "given":
             observation = replace(observation, subspace=read_subspace(Path(str(self.subspace)), observation.d))
-        if self.method == "informed":
+        if self._takes_known:
             given = None if self.known is None else Path(self.known)
             observation = replace(observation, known=keep_known(folder, given, observation.d))
-        if self.spectrum is not None and observation.image_shape is not None:
-            method = with_spectrum(method, Path(self.spectrum), observation.image_shape)
-        return PreparedAttack(folder, observation, method, settings, self.pool)
+        if self.spectrum is not None and shape is not None:
+            settings = replace(settings, spectrum=read_spectrum(Path(self.spectrum), shape))
+        return prepare(observation, settings)
 
     def files(self) -> dict[str, str]:
         """The options that are files, as they were given."""
@@ -171,26 +115,26 @@ class AttackRequest(BaseModel):
         named = {"subspace": subspace, "known": self.known, "spectrum": self.spectrum}
         return {option: path for option, path in named.items() if path is not None}
 
-    def read_files(self, target: Target) -> dict[str, str]:
+    def read_files(self, outline: Outline) -> dict[str, str]:
         """Reads each file as the attack will, which refuses a wrong one before anything runs. What is in them, hashed.
 
         That goes into the name of a run: files may lie elsewhere on another machine, or change.
         """
         paths = {option: Path(path) for option, path in self.files().items()}
         if paths:
-            self.method_for(target)
+            self.method_for(outline)
         if "subspace" in paths:
-            read_subspace(paths["subspace"], target.d)
+            read_subspace(paths["subspace"], outline.d)
         if "known" in paths:
-            load_known(paths["known"], target.d)
-        if "spectrum" in paths and target.image_shape is not None:
-            read_spectrum(paths["spectrum"], target.image_shape)
+            load_known(paths["known"], outline.d)
+        if "spectrum" in paths and outline.image_shape is not None:
+            read_spectrum(paths["spectrum"], outline.image_shape)
         return {option: content_digest(path) for option, path in paths.items()}
 
-    def identity(self, target: Target, contents: Mapping[str, str]) -> dict[str, Any]:
+    def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
         """What makes it another attack: its method by its own name, every setting that is not the default, and what is
         in its files (`read_files`)."""
-        chosen, limits = self.method_for(target), self.settings(0).limits
+        chosen, limits = self.method_for(outline), self.settings().limits
         told = self.model_dump(mode="json", exclude_defaults=True)
         if self.budget is not None:
             told["budget"] = limits.seconds
@@ -199,10 +143,23 @@ class AttackRequest(BaseModel):
         return told | dict(contents) | {"method": chosen.name}
 
     @property
-    def _asks_for_more(self) -> bool:
-        """Whether an option was given that only attacks on the head have."""
-        given = self.model_fields_set & {"subspace", "prior", "step", "inactive_slope", "exact", "products", "pool"}
-        return bool(given) or self.samples != "auto"
+    def _takes_known(self) -> bool:
+        return self.method != AUTO and any(method.takes_known for method in methods_called(self.method))
+
+    @property
+    def _has_prior(self) -> bool:
+        named = () if self.method == AUTO else methods_called(self.method)
+        return self.prior != "none" or any("prior" in method.stands_for for method in named)
+
+    def _check_files_are_used(self) -> None:
+        """Refuses files and options that nothing asks for."""
+        if self.known is not None and not self._takes_known:
+            takers = " or ".join(method.name for method in known_methods() if method.takes_known)
+            raise UsageError(f"expected --known with --method {takers}, found {self.method}")
+        if not self._has_prior:
+            for option, value in (("--spectrum", self.spectrum), ("--resolution", self.resolution)):
+                if value is not None:
+                    raise UsageError(f"expected {option} with --prior image, found it without; add --prior image")
 
     def _subspace_source(self) -> Source | None:
         match self.subspace:
@@ -220,23 +177,23 @@ class SweptAttackRequest(AttackRequest):
     missing: int = Field(default=0, ge=0)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
 
-    def method_for(self, target: Target) -> Method:
+    def method_for(self, outline: Outline) -> AnyMethod:
         if "missing" in self.model_fields_set and not self._knows_others:
-            found = f"method {self.method}" if self.method != "informed" else "known, which says what is missing"
+            found = "known, which says what is missing" if self._takes_known else f"method {self.method}"
             raise UsageError(f"expected missing with method informed and without known, found {found}; leave it out")
-        if self._knows_others and target.samples is not None:
-            check_missing(self.missing, target.samples)
-        return super().method_for(target)
+        if self._knows_others and outline.samples is not None:
+            check_missing(self.missing, outline.samples)
+        return super().method_for(outline)
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         if self._knows_others:
             write_known(folder, self.missing)
         return super().prepare(folder, observation, seed, ranks)
 
-    def identity(self, target: Target, contents: Mapping[str, str]) -> dict[str, Any]:
+    def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
         """Without the seed, which is told from that of the victim elsewhere."""
-        return {name: value for name, value in super().identity(target, contents).items() if name != "seed"}
+        return {name: value for name, value in super().identity(outline, contents).items() if name != "seed"}
 
     @property
     def _knows_others(self) -> bool:
-        return self.method == "informed" and self.known is None
+        return self._takes_known and self.known is None

@@ -1,38 +1,14 @@
-"""An attack on the observation of a run folder: reads that one file, writes what was found back into the folder."""
+"""An attack on the observation of a run folder: writes what was found back into the folder."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.attacks.choice import tell
-from exhume.attacks.loop import Limits, Progress, run_attack
-from exhume.attacks.problem import Method
-from exhume.attacks.ranks import ALONE, Ranks
-from exhume.attacks.room import require_room
-from exhume.attacks.start import SEEDS, Start, find_start
+from exhume.attacks.loop import Progress
+from exhume.attacks.running.pooling import run_pool
+from exhume.attacks.running.prepare import PreparedAttack, Watch, run
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
-from exhume.observation import Observation
-
-
-@dataclass(frozen=True)
-class AttackSettings:
-    """How to attack, besides the method: what the attacker is told and what he may use."""
-
-    samples: int | None = None
-    seed: int = 0
-    limits: Limits = field(default_factory=Limits)
-    held_out: float = HELD_OUT_FRACTION
-    dtype: torch.dtype = torch.float32
-    products: torch.dtype | None = None
-    device: torch.device | str = "cpu"
-    start_seeds: int = SEEDS
-    """How many seeds are tried where the initial head is known up to its seed."""
-    ranks: Ranks = ALONE
-    """The processes that share the attack; each of them makes it, and the first writes what was found."""
 
 
 @dataclass(frozen=True)
@@ -47,48 +23,30 @@ class AttackedRun:
     """Whether the same command would go on from what an interrupted one found."""
 
 
-def searched_start(observation: Observation, settings: AttackSettings) -> Start | None:
-    """What came of the search for the initial head; None where it is not known up to its seed."""
-    return find_start(observation, settings.start_seeds) if observation.knowledge.initial == "seed" else None
-
-
 def attack_run(
-    run: RunFolder,
-    method: Method,
-    settings: AttackSettings,
-    watch: Callable[[Progress], None] | None = None,
-    observation: Observation | None = None,
+    folder: RunFolder,
+    prepared: PreparedAttack,
+    watch: Watch | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> AttackedRun:
-    """`observation` is that of the run where it was read already."""
-    keeper = SnapshotKeeper()
+    """`watch` sees each iteration of a single attack, `say` is told a line for each attack of a pool."""
+    start = None if prepared.start is None else prepared.start.describe()
+    if prepared.settings.pool > 1:
+        pooled = run_pool(prepared, say)
+        return AttackedRun(folder.save_attack(pooled.reconstruction, []), pooled.interrupted, start, continues=False)
+    keeper, first = SnapshotKeeper(), prepared.settings.ranks.first
 
     def onlooker(progress: Progress) -> None:
         keeper(progress)
         if watch is not None:
             watch(progress)
 
-    seen = run.observation() if observation is None else observation
-    start = searched_start(seen, settings)
-    told = tell(seen if start is None else start.observation, method, settings.samples)
-    require_room(told, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
-    attacked = run_attack(
-        told,
-        method,
-        seed=settings.seed,
-        limits=settings.limits,
-        held_out=settings.held_out,
-        dtype=settings.dtype,
-        products=settings.products,
-        device=settings.device,
-        watch=onlooker if settings.ranks.first else None,
-        checkpoint=run.checkpoint,
-        diary=keeper,
-        ranks=settings.ranks,
-    )
-    if not settings.ranks.first:
+    attacked = run(prepared, onlooker if first else None, folder.checkpoint, keeper)
+    if not first:
         return AttackedRun({}, attacked.interrupted)
-    save_snapshots(keeper.snapshots(), run.path / SNAPSHOTS_FILE)
-    summary = run.save_attack(attacked.reconstruction, attacked.trace, {} if start is None else start.summary())
+    found = attacked.reconstruction
+    save_snapshots(keeper.of(found), folder.path / SNAPSHOTS_FILE)
+    summary = folder.save_attack(found, attacked.trace)
     if not attacked.stopped:  # not before everything is written: it is hours of work until then
-        run.checkpoint.unlink(missing_ok=True)
-    return AttackedRun(summary, attacked.interrupted, None if start is None else start.describe())
+        folder.checkpoint.unlink(missing_ok=True)
+    return AttackedRun(summary, attacked.interrupted, start)

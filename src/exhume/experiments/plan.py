@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from exhume.attacks.problem import Method
+from exhume.attacks.method import AnyMethod
 from exhume.data.config import DataConfig
-from exhume.experiments.attack_request import PreparedAttack, SweptAttackRequest, Target
+from exhume.experiments.attack_request import SweptAttackRequest
 from exhume.experiments.run import RunFolder
 from exhume.experiments.training import VictimConfig, victim_name
 from exhume.observation import Observation
@@ -96,7 +96,7 @@ class PlannedRun:
         """The attack for people who read config.json: its identity, with files by their names."""
         return self.identity["attack"] | self.attack.files() | {"seed": self.attack_seed}
 
-    def method(self) -> Method:
+    def method(self) -> AnyMethod:
         """Without what files tell it."""
         return self.attack.method_for(self.victim.target)
 

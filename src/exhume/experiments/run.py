@@ -13,7 +13,7 @@ A new folder is made under a temporary name and renamed, so that it is whole or 
 import csv
 import io
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,13 +94,11 @@ class RunFolder:
         write_json(self.path / "summary.json", summary)
         return summary
 
-    def save_attack(
-        self, found: Reconstruction, trace: list[dict[str, float]], facts: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def save_attack(self, found: Reconstruction, trace: list[dict[str, float]]) -> dict[str, Any]:
         """Writes what an attack found. Scores of an earlier reconstruction no longer hold and are dropped."""
         save_reconstruction(found, self.path / "reconstruction.safetensors")
         write_text(self.path / "trace.csv", _as_csv(trace))
-        return self.update_summary(found.summary() | dict(facts or {}), drop=EVALUATION_KEYS)
+        return self.update_summary(found.summary(), drop=EVALUATION_KEYS)
 
     def trace(self) -> list[dict[str, float]]:
         path = self.path / "trace.csv"

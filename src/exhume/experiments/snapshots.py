@@ -16,6 +16,7 @@ from torch import Tensor
 from exhume.attacks.loop import Progress
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors, write_tensors
+from exhume.reconstruction import Reconstruction
 
 KIND = "snapshots"
 SNAPSHOTS_FILE = "snapshots.safetensors"
@@ -78,6 +79,10 @@ class SnapshotKeeper:
 
     def _room(self, candidates: Tensor) -> int:
         return min(self.most, self.most_bytes // (2 * 4 * candidates.numel()))
+
+    def of(self, found: Reconstruction) -> tuple[Snapshot, ...]:
+        """Those of an attack that found this: none where candidates on the way were pieces of what was found."""
+        return () if "pieces" in found.facts else self.snapshots()
 
     def snapshots(self) -> tuple[Snapshot, ...]:
         """At most `most`, evenly spread, the first and the last kept among them."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from exhume.activations import activation
 from exhume.attacks.loop import run_attack
-from exhume.attacks.problem import Method
+from exhume.attacks.method import AnyMethod
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
@@ -47,7 +47,7 @@ class WidthTrial:
         data, basis = self._drawn()
         config = RandomFeaturesConfig(params=self.width, seed=self.seed)
         observation = train_random_features(config, data, draw_rows(config, self.ambient)).observation
-        method: Method = SEARCH
+        method: AnyMethod = SEARCH
         if self.known:
             observation = replace(observation, subspace=basis)
             method = SubspaceAttack("given", SEARCH)

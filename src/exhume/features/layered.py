@@ -104,10 +104,10 @@ class LayeredNetwork:
     @property
     def kinked(self) -> bool:
         """Whether error signals jump, so that only a surrogate of finite sharpness has their derivative."""
-        return self.activation.name in ("relu", "relu+tanh")
+        return self.activation.kinked
 
     def at(self, sharpness: float | None) -> "LayeredNetwork":
-        if sharpness is not None and self.activation.name != "relu":
+        if sharpness is not None and not self.activation.rectifier:
             raise UsageError(f"expected a sharpness with relu only, found it with {self.activation.name}")
         return replace(self, sharpness=sharpness)
 

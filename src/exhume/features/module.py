@@ -16,6 +16,7 @@ that of one chunk.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume.features.network_source import NetworkSource
+from exhume.features.rows import raw_bytes
 from exhume.networks.head import find_head, split_at_head
 
 CHUNK = 64
@@ -48,6 +50,10 @@ class ModuleFeatures:
     source: NetworkSource | None = None
     note: str | None = None
     """What was done about dropout and batch norm, if there is any."""
+
+    is_network: ClassVar[bool] = True
+    bias: ClassVar[None] = None
+    linear: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
@@ -97,6 +103,11 @@ class ModuleFeatures:
         count = min(round(share * len(names)), len(names) - 1)
         drawn = names[torch.randperm(len(names), generator=generator)[:count]]
         return torch.isin(groups, drawn).nonzero()[:, 0]
+
+    def telltale(self, like: Tensor) -> Iterator[bytes]:
+        """A network is told by what it makes of one input, in the precision of `like`."""
+        probe = torch.randn(1, self.d, generator=torch.Generator().manual_seed(0))
+        yield raw_bytes(self(probe.to(like)))
 
     def chunks(self, m: int) -> Iterator[slice]:
         for start in range(0, m, self.chunk):

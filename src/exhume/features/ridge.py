@@ -10,6 +10,7 @@ Both cost 2 m p d operations and read V once: this is a *pass*, the unit in whic
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from exhume.activations import Activation
 from exhume.features import memory
-from exhume.features.rows import HeldRows, Rows, blocks
+from exhume.features.rows import HeldRows, Rows, blocks, raw_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,16 @@ class RidgeFeatures:
     activation: Activation
     bias: Float[Tensor, " p"] | None = None
     trained: bool = False
+
+    is_network: ClassVar[bool] = False
+    source: ClassVar[None] = None
+    """No network has to be built for them."""
+    chosen: ClassVar[None] = None
+    note: ClassVar[None] = None
+
+    @property
+    def linear(self) -> bool:
+        return self.activation.linear
 
     @property
     def p(self) -> int:
@@ -49,6 +60,13 @@ class RidgeFeatures:
     @property
     def description(self) -> str:
         return f"{self.activation.name}(Vx{'' if self.bias is None else ' + b'}), V of {self.p:,} x {self.d:,} numbers"
+
+    def telltale(self, like: Tensor) -> Iterator[bytes]:
+        """What tells these features from others: the activation, the first rows, the bias."""
+        yield self.activation.name.encode()
+        yield raw_bytes(self.rows.block(0, min(self.p, 64)))
+        if self.bias is not None:
+            yield raw_bytes(self.bias)
 
     def part(self, start: int, stop: int) -> "RidgeFeatures":
         """The features start..stop-1: each row is an equation of its own, so any part is a smaller problem."""

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from exhume.activations import ACTIVATIONS, Activation
+from exhume.activations import Activation, activations
 from exhume.errors import ExhumeError
 from exhume.features.module import ModuleFeatures, axis_groups
 from exhume.features.ridge import RidgeFeatures
@@ -52,7 +52,7 @@ def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeForm | None:
     for layer in layers:
         for weight, bias, normed in _affine_maps(model, layer):
             linear = nn.functional.linear(probes, weight, bias)
-            for activation in ACTIVATIONS.values():
+            for activation in activations().values():
                 if _agree(activation, linear, seen):
                     shift = bias if bias.any() else None
                     return RidgeForm(RidgeFeatures(HeldRows(weight), activation, shift, trained=True), normed)

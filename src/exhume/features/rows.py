@@ -188,6 +188,10 @@ def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = to
     return HeldRows(values)
 
 
+def raw_bytes(values: Tensor) -> bytes:
+    return values.cpu().contiguous().view(torch.uint8).numpy().tobytes()  # numpy has no bfloat16
+
+
 def write_rows(rows: Rows, path: Path) -> MappedRows:
     """Writes V to a safetensors file block by block, bit for bit; the whole matrix is never in memory."""
     written = {getattr(torch, numpy_name): name for name, numpy_name in FILE_DTYPES.items()}

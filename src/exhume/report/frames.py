@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.attacks.judgement import Means
+from exhume.attacks.judgement import Resources
 from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.errors import ExhumeError
@@ -82,13 +82,13 @@ def _unseen_losses(observation: Observation, found: Reconstruction, earlier: lis
     if multiplications > MOST_JUDGED or not earlier or found.method == "silent-units":  # which held out units
         return [None] * len(earlier)
     held_out = float(found.settings.get("held_out", HELD_OUT_FRACTION))
-    means = Means(None, torch.float32, torch.float32, torch.device("cpu"))
+    resources = Resources(None, torch.float32, torch.float32, torch.device("cpu"))
     try:
         case: RidgeCase | ModuleCase
         if isinstance(observation.features, ModuleFeatures):
-            case = ModuleCase.open(observation, found.seed, held_out, means)
+            case = ModuleCase.open(observation, found.seed, held_out, resources)
         else:
-            case = RidgeCase.open(observation, True, found.seed, held_out, means)
+            case = RidgeCase.open(observation, True, found.seed, held_out, resources)
         return [case.judge(shot.candidates.float()).certificate.held_out_loss for shot in earlier]
     except (ExhumeError, RuntimeError):  # a curve less: no reason to have no page
         return [None] * len(earlier)

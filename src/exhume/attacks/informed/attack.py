@@ -11,10 +11,16 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.informed.case import InformedProblem
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import option
+from exhume.attacks.informed.case import InformedCase, InformedProblem
 from exhume.attacks.informed.missing_sample import Guess, MissingSample
-from exhume.attacks.problem import State, Step
+from exhume.attacks.judgement import Case, Resources
+from exhume.attacks.outline import Outline
+from exhume.attacks.ridge.method import OnRandomRows
+from exhume.attacks.state import State, Step
 from exhume.errors import UsageError
+from exhume.observation import Observation
 
 FIRST_DAMPING = 1e-3
 LEAST_DAMPING = 1e-9
@@ -24,19 +30,39 @@ FOUND = 1e-10  # a loss that only the sample itself has: no other start is neede
 
 
 @dataclass(frozen=True)
-class InformedAttack:
+class InformedAttack(OnRandomRows[InformedProblem]):
     """`iterations` of Gauss-Newton from each start."""
 
-    iterations: int = 60
+    iterations: int = option(60, "at most so many from each start.")
 
     name: ClassVar[str] = "informed"
-    needs_samples: ClassVar[bool] = False
-    for_networks: ClassVar[bool] = False
-    few_rows: ClassVar[bool] = True
+    needs: ClassVar[str] = "It is for an attacker who has all training samples but a few."
+    composition: ClassVar[Composition] = Composition(
+        features="φ(Vx + b), the last layer's",
+        target="what the known samples leave of the weights",
+        coefficients="closed form, or known features projected out",
+        parametrisation="one row",
+        solver="closed form, Gauss-Newton",
+        knowledge="the last layer, and all samples but one",
+        published="Balle et al. 2022",
+    )
+    takes_known: ClassVar[bool] = True
+    few_rows = True
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    @classmethod
+    def refusal(cls, outline: Outline) -> str | None:
+        if outline.outputs not in (None, 1):
+            return f"expected one output for --method informed, found {outline.outputs}"
+        return super().refusal(outline)
+
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[InformedProblem]:
+        return InformedCase.open(observation, seed, held_out, resources)
 
     def steps(self, problem: InformedProblem, resume: State | None = None) -> Iterator[Step]:
         """Starts in turn, the best result last. A search that was stopped begins again: it takes seconds."""
@@ -52,9 +78,6 @@ class InformedAttack:
                 if best is None or guess.loss < best.loss:
                     best = guess
                 yield _step(iteration, best.candidate, best.loss)
-
-    def finish(self, problem: InformedProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        return candidates
 
     def _descend(self, problem: InformedProblem, missing: MissingSample, start: Float[Tensor, " d"]) -> Iterator[Guess]:
         """Levenberg-Marquardt: no step raises the loss."""

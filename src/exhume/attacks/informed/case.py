@@ -13,7 +13,7 @@ from torch import Tensor
 
 from exhume.attacks.certificate import unjudged
 from exhume.attacks.informed.missing_sample import ACTIVE, MissingSample, remainder, solve_linear
-from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.errors import UsageError
@@ -64,17 +64,17 @@ class InformedCase:
     facts: Facts = field(default_factory=dict)
 
     @classmethod
-    def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "InformedCase":
+    def open(cls, observation: Observation, seed: int, held_out: float, resources: Resources) -> "InformedCase":
         known = observation.known
         if known is None:
             raise UsageError(
                 "expected the samples that are known, found none; give --known FILE ('exhume known RUN' writes one)"
             )
-        _check(observation, known, means)
+        _check(observation, known)
         features = observation.ridge
-        if features.activation.name == "linear":
-            return cls._linear(observation, known, means)
-        ridge = RidgeCase.open(observation, True, seed, held_out, means)
+        if features.activation.linear:
+            return cls._linear(observation, known, resources)
+        ridge = RidgeCase.open(observation, True, seed, held_out, resources)
         used, n = ridge.problem.loss.features, len(known) + 1
         rows = min(used.p, ENOUGH * used.d + 4 * n)
         if rows < observation.d + n:
@@ -90,7 +90,7 @@ class InformedCase:
         return cls(observation, known, problem, ridge, facts)
 
     @classmethod
-    def _linear(cls, observation: Observation, known: Known, means: Means) -> "InformedCase":
+    def _linear(cls, observation: Observation, known: Known, resources: Resources) -> "InformedCase":
         features = observation.ridge
         if known.penalty is None:
             raise UsageError(
@@ -99,7 +99,7 @@ class InformedCase:
             )
         target = remainder(features, observation.weights, known, len(known) + 1)
         solved = solve_linear(features, target, torch.ones_like(target, dtype=torch.bool))
-        loss = SpanLoss(features, observation.weights, means.dtype, means.device)
+        loss = SpanLoss(features, observation.weights, resources.dtype, resources.device)
         norm = (observation.knowledge.norm or observation.d**0.5) if features.bias is None else None
         facts = {"known_samples": len(known), "closed_form": True}
         return cls(observation, known, InformedProblem(loss, None, solved, norm), None, facts)
@@ -137,24 +137,16 @@ class InformedCase:
 def _solved(observation: Observation, known: Known, used: RidgeFeatures) -> Float[Tensor, " d"] | None:
     """ReLU on its active rows; None where the fit is not known, or φ has no linear piece."""
     features = observation.ridge
-    if known.penalty is None or features.activation.name != "relu":
+    if known.penalty is None or not features.activation.rectifier:
         return None
     target = remainder(features, observation.weights, known, len(known) + 1)[: used.p]
     active = target.abs() > ACTIVE * target.abs().max()
     return solve_linear(used, target, active) * (target.sum().sign() if features.bias is None else 1.0)
 
 
-def require_one_output(outputs: int) -> None:
-    if outputs != 1:
-        raise UsageError(f"expected one output for --method informed, found {outputs}")
-
-
-def _check(observation: Observation, known: Known, means: Means) -> None:
+def _check(observation: Observation, known: Known) -> None:
     told = observation.knowledge.samples
     if told is not None and told != len(known) + 1:
         raise UsageError(f"expected all samples but one of {told} to be known, found {len(known)}")
-    if means.products != means.dtype or means.ranks.size > 1:
-        raise UsageError("expected one process and no --products with --method informed, found others; leave them out")
-    require_one_output(len(observation.weights))
     if known.inputs.shape[1] != observation.d:
         raise UsageError(f"expected known samples of dimension {observation.d}, found {known.inputs.shape[1]}")

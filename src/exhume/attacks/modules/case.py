@@ -8,7 +8,7 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.attacks.certificate import Unexplained, unjudged, verdict
-from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.room import NetworkSizes, network_room
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, removal_costs
@@ -37,18 +37,16 @@ class ModuleCase:
     facts: Facts = field(default_factory=dict)
 
     @classmethod
-    def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "ModuleCase":
+    def open(cls, observation: Observation, seed: int, held_out: float, resources: Resources) -> "ModuleCase":
         features = observation.features
         assert isinstance(features, ModuleFeatures)
-        if means.products != means.dtype:
-            raise UsageError("expected --products with features of random rows, found a network; leave it out")
         at_most = None
-        if means.memory_bytes is not None:
-            room = network_room(NetworkSizes.of(observation, means.dtype), means.memory_bytes, features.chunk)
+        if resources.memory_bytes is not None:
+            room = network_room(NetworkSizes.of(observation, resources.dtype), resources.memory_bytes, features.chunk)
             features, at_most = replace(features, chunk=room.chunk), room.candidates
         split = split_coordinates(features, held_out, seed)
         used = split.used
-        loss = GeneralSpanLoss(features.part(used), observation.weights[:, used], means.dtype, means.device)
+        loss = GeneralSpanLoss(features.part(used), observation.weights[:, used], resources.dtype, resources.device)
 
         def steering_loss(candidates: Tensor, coefficients: Tensor | None = None) -> float | None:
             if coefficients is None:
@@ -61,8 +59,8 @@ class ModuleCase:
             samples=observation.knowledge.samples,
             seed=seed,
             steering_loss=steering_loss,
-            dtype=means.dtype,
-            device=means.device,
+            dtype=resources.dtype,
+            device=resources.device,
             image_shape=observation.image_shape,
             at_most=at_most,
         )

@@ -23,12 +23,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import option
 from exhume.attacks.modules.coordinates import Coordinates
+from exhume.attacks.modules.method import ModuleMethod
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.quasi_newton import QuasiNewton, Run, evaluate
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, cross_validated, removal_costs
-from exhume.attacks.problem import State, Step
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.state import State, Step
 from exhume.errors import UsageError
+from exhume.observation import Observation
 
 SCOUT, GROW, PRUNE, POLISH, DONE = range(5)
 FIRST_SIZE = 4
@@ -37,7 +42,7 @@ Runs = Generator[Run, None, Run]
 
 
 @dataclass(frozen=True)
-class ModuleNewton:
+class ModuleNewton(ModuleMethod):
     """Hyperparameters; none of them needs a user's hand.
 
     `iterations` bounds the whole attack, each about two passes. `smoothness` is the power of 1 / f in the amplitudes
@@ -46,7 +51,7 @@ class ModuleNewton:
     their unknowns by a share of the equations. A start whose steering loss is below `good` ends the scouting.
     """
 
-    iterations: int = 20_000
+    iterations: int = option(20_000, "at most so many.")
     polish_iterations: int = 2000
     stage_iterations: int = 150
     starts: int = 3
@@ -58,9 +63,17 @@ class ModuleNewton:
     pairs: int = 20
 
     name: ClassVar[str] = "module-newton"
-    needs_samples: ClassVar[bool] = False
-    for_networks: ClassVar[bool] = True
-    few_rows: ClassVar[bool] = False
+    auto_place: ClassVar[int | None] = 40
+    audit_place: ClassVar[int | None] = 60
+    composition: ClassVar[Composition] = Composition(
+        features="what a network's last layer reads",
+        target="its change",
+        coefficients="free, eliminated",
+        parametrisation="smooth pictures first",
+        solver="L-BFGS, several starts, pruning",
+        knowledge="the last layer, and the trained ones before it",
+        published="here, on the loss of Iurada et al. 2025",
+    )
 
     def __post_init__(self) -> None:
         fewest = min(self.iterations, self.polish_iterations, self.stage_iterations)
@@ -71,6 +84,15 @@ class ModuleNewton:
         if min(self.excess, self.widening) < 1:
             found = min(self.excess, self.widening)
             raise UsageError(f"expected at least as many candidates as samples, found {found} times as many")
+
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        if not observation.features.is_network:
+            return ()
+        first = PlannedAttack(cls.name, "For the penultimate features of any network, finds n by itself.", seed)
+        if samples is None:
+            return first, PlannedAttack(cls.name, "Another start, because the first one did not decide.", seed + 1)
+        return first, PlannedAttack(cls.name, "The same, told n: it then tries several starts.", seed, samples)
 
     def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
         search = _Search(self, problem, resume)

@@ -9,48 +9,38 @@ It needs the whole network at both ends. A ReLU has the derivative that it has a
 moves gradients is not seen, which `tangent/span.py` has a surrogate for.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from jaxtyping import Float
-from torch import Tensor
-
+from exhume.attacks.composition import Composition
+from exhume.attacks.judgement import Case, Resources
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.problem import ModuleProblem
-from exhume.attacks.problem import State, Step
+from exhume.attacks.tangent.newton import NTK
 from exhume.errors import UsageError
 from exhume.features.gradient import flattened, gradient_features, halfway, whole_module
-from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
 
 
 @dataclass(frozen=True)
-class ModuleTangentAttack:
-    inner: ModuleNewton = field(default_factory=ModuleNewton)
-
+class ModuleTangentAttack(ModuleNewton):
     name: ClassVar[str] = "ntk"
-    needs_samples: ClassVar[bool] = False
-    for_networks: ClassVar[bool] = True
-    few_rows: ClassVar[bool] = False
+    auto_place: ClassVar[int | None] = None
+    audit_place: ClassVar[int | None] = None
+    composition: ClassVar[Composition] = NTK
 
-    @property
-    def iterations(self) -> int:
-        return self.inner.iterations
-
-    def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
-        return self.inner.steps(problem, resume)
-
-    def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "few d"]:
-        return self.inner.finish(problem, candidates)
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[ModuleProblem]:
+        return super().open_case(seen_by_gradients(observation), seed, held_out, resources)
 
 
 def seen_by_gradients(observation: Observation) -> Observation:
     """The same network with the gradient of its output for features, and the change of its parameters for weights."""
-    features = observation.features
-    if not isinstance(features, ModuleFeatures) or features.source is None or features.chosen is not None:
+    features, head = observation.features, observation.head
+    source = features.source
+    if source is None or features.chosen is not None:
         raise UsageError(f"expected a whole network with its source, found {features.description}")
-    source, head = features.source, observation.head
     if source.initial_state is None or head is None:
         raise UsageError(
             "expected all layers before and after training, found some of them only; train with --features-at midpoint"

@@ -15,7 +15,7 @@ to be trusted is decided in `resolution.py`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -23,15 +23,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import Hyperparameter
+from exhume.attacks.judgement import Case, Resources
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
-from exhume.attacks.prior.problem import PriorProblem
+from exhume.attacks.prior.problem import PriorCase, PriorProblem
 from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, pruned, refined, regrown, told_apart
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.problem import State, Step
+from exhume.attacks.state import State, Step
 from exhume.attacks.retraction import to_norm
+from exhume.attacks.ridge.case import RidgeCase
+from exhume.attacks.ridge.method import OnRidgeForm, RidgeMethod
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.errors import UsageError
+from exhume.observation import Observation
 
 FIRST_RESOLUTION = 256
 SHARPEN_STEPS = 40
@@ -67,7 +73,7 @@ PLAN = (
 
 
 @dataclass(frozen=True)
-class ImagePrior:
+class ImagePrior(OnRidgeForm[PriorProblem]):
     """`spectrum` is what images are expected to look like; `release` goes on without it where that is possible.
 
     `within`: the data's subspace, where one is known; the prior is then one on its directions. `resolution` is a hard
@@ -75,7 +81,7 @@ class ImagePrior:
     """
 
     spectrum: Spectrum = field(default_factory=Spectrum)
-    release: SplitNewton = field(default_factory=SplitNewton)
+    release: RidgeMethod = field(default_factory=SplitNewton)
     within: SubspaceAttack | None = None
     resolution: int | None = None
 
@@ -84,13 +90,40 @@ class ImagePrior:
             raise UsageError(f"expected a resolution of at least 1 frequency, found {self.resolution}")
 
     name: ClassVar[str] = "image-prior"
-    needs_samples: ClassVar[bool] = False
-    for_networks: ClassVar[bool] = False
-    few_rows: ClassVar[bool] = True
+    needs: ClassVar[str] = "It is for images where there are too few weights; run it with 'exhume attack --prior image'."
+    stands_for: ClassVar[Mapping[str, str]] = {"method": "split-newton", "prior": "image"}
+    composition: ClassVar[Composition] = Composition(
+        features="φ(Vx + b), averaged over what is not resolved",
+        target="its weights, or their change",
+        coefficients="free, eliminated",
+        parametrisation="frequencies of an image, coarse to fine, with a 1/f prior",
+        solver="Gauss-Newton, from moments of the weights",
+        knowledge="the last layer, what is before it, and that the samples are images",
+        published="here",
+        asked="--prior image",
+    )
+    few_rows = True
+
+    @classmethod
+    def hyperparameters(cls) -> Mapping[str, Hyperparameter]:
+        """Those of the method that its name stands for."""
+        return SplitNewton.hyperparameters()
 
     @property
     def iterations(self) -> int:
         return self.release.iterations
+
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[PriorProblem]:
+        """A prior over the case of pixels, or over that of a subspace's coordinates."""
+        if self.within is None:
+            inner, facts = RidgeCase.open(observation, self.few_rows, seed, held_out, resources), None
+        else:
+            staged = self.within.open_stages(observation, seed, held_out, resources)
+            inner, facts = staged.problem.cases[0], staged.facts
+        shape, finest = observation.image_shape, self.resolution
+        return PriorCase.open(inner, self.spectrum, resources, shape, resolution=finest, facts=facts)
 
     def steps(self, problem: PriorProblem, resume: State | None = None) -> Iterator[Step]:
         search = _Search(problem, resume)
@@ -100,9 +133,6 @@ class ImagePrior:
             if step.iteration >= self.iterations:
                 return
         yield from _released(self.release, search, self.resolution is None)
-
-    def finish(self, problem: PriorProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        return candidates
 
 
 class _Search:
@@ -209,7 +239,7 @@ class _Search:
         self.problem.loss.counter.total = numbers["passes"]
 
 
-def _released(method: SplitNewton, search: _Search, allowed: bool) -> Iterator[Step]:
+def _released(method: RidgeMethod, search: _Search, allowed: bool) -> Iterator[Step]:
     """On from what was found without a prior, where there are more equations than unknowns; the better of both."""
     whole, start = search.problem.whole, search.found()
     before = search.iteration

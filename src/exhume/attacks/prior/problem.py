@@ -9,7 +9,7 @@ from scipy.special import chdtri
 from torch import Tensor
 
 from exhume.attacks.certificate import LUCK, unjudged
-from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
 from exhume.attacks.prior.newton import cross_validated
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
@@ -97,7 +97,7 @@ class PriorCase:
         cls,
         inner: RidgeCase,
         spectrum: Spectrum,
-        means: Means,
+        resources: Resources,
         shape: ImageShape | None,
         *,
         resolution: int | None = None,
@@ -110,22 +110,18 @@ class PriorCase:
         observation, split = inner.observation, inner.split
         if shape is None:
             raise UsageError("expected an observation of images for --prior image, found other data; leave it out")
-        if means.ranks.size > 1:
-            raise UsageError(
-                f"expected one process for --prior image, found {means.ranks.size} ranks; start without torchrun"
-            )
         basis, loss = _basis(inner, spectrum, shape), inner.problem.loss
-        room = HELD_BYTES if means.memory_bytes is None else means.memory_bytes // 4
+        room = HELD_BYTES if resources.memory_bytes is None else resources.memory_bytes // 4
         finest = basis.r if resolution is None else min(basis.r, resolution)
-        basis = basis.cut(min(finest, max(LEAST_RESOLUTION, room // (loss.p * means.dtype.itemsize))))
-        used = _lowered(loss.features, loss.weights, basis, means)
+        basis = basis.cut(min(finest, max(LEAST_RESOLUTION, room // (loss.p * resources.dtype.itemsize))))
+        used = _lowered(loss.features, loss.weights, basis, resources)
 
         def others(start: int, count: int) -> Rows | None:
             weights = observation.weights[:, start : start + count]
             if count == 0 or not torch.any(weights):
                 return None
-            scaled = (weights.double() / loss.scale).to(dtype=means.dtype, device=means.device)
-            return _lowered(observation.ridge.part(start, start + count), scaled, basis, means)
+            scaled = (weights.double() / loss.scale).to(dtype=resources.dtype, device=resources.device)
+            return _lowered(observation.ridge.part(start, start + count), scaled, basis, resources)
 
         problem = PriorProblem(inner.problem, basis, used, others(split.used, split.steering))
         unseen = others(split.used + split.steering, split.held_out)
@@ -214,7 +210,7 @@ def _basis(inner: RidgeCase, spectrum: Spectrum, shape: ImageShape) -> ImageBasi
 
 
 def _lowered(
-    features: RidgeFeatures, weights: Float[Tensor, "k p"], basis: ImageBasis | SpanBasis, means: Means
+    features: RidgeFeatures, weights: Float[Tensor, "k p"], basis: ImageBasis | SpanBasis, resources: Resources
 ) -> Rows:
-    rows = hold(LoweredRows(features.rows, basis, means.dtype), means.device, means.dtype)
+    rows = hold(LoweredRows(features.rows, basis, resources.dtype), resources.device, resources.dtype)
     return Rows(replace(features, rows=rows), weights)

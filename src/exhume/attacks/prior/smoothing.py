@@ -37,7 +37,7 @@ def smoothed(activation: Activation, share: float, deviation: float = 1.0) -> Ac
     if share == 0:
         return activation
     kept, spread = math.sqrt(1 - share), math.sqrt(share) * deviation
-    if activation.name == "relu":
+    if activation.rectifier:
         return _smoothed_relu(activation, kept, spread)
     return _smoothed_by_quadrature(activation, kept, spread)
 
@@ -54,7 +54,7 @@ def _smoothed_relu(relu: Activation, kept: float, spread: float) -> Activation:
     def derivative(z: Tensor) -> Tensor:
         return kept * torch.special.ndtr(ratio * z)
 
-    return replace(relu, value=value, derivative=derivative, homogeneous=False)
+    return replace(relu, value=value, derivative=derivative)
 
 
 def _smoothed_by_quadrature(activation: Activation, kept: float, spread: float) -> Activation:
@@ -69,4 +69,4 @@ def _smoothed_by_quadrature(activation: Activation, kept: float, spread: float) 
         total = torch.stack([weight * activation.derivative(kept * z + step) for step, weight in steps]).sum(dim=0)
         return kept * total
 
-    return replace(activation, value=value, derivative=derivative, homogeneous=False)
+    return replace(activation, value=value, derivative=derivative)

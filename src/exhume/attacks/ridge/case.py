@@ -9,7 +9,7 @@ from torch import Tensor
 
 from exhume import machine
 from exhume.attacks.certificate import RowSplit, certify, loss_on, rounding_noise, split_rows
-from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.problem import Problem
 from exhume.attacks.ranks import Ranks
 from exhume.attacks.ridge.admission import check_features
@@ -38,24 +38,24 @@ class RidgeCase:
     facts: Facts = field(default_factory=dict)
 
     @classmethod
-    def open(cls, observation: Observation, few_rows: bool, seed: int, held_out: float, means: Means) -> "RidgeCase":
+    def open(cls, observation: Observation, few_rows: bool, seed: int, held_out: float, resources: Resources) -> "RidgeCase":
         """V is held in memory where it fits; where it does not, a method that can do with `few_rows` gets as many.
 
         Of several ranks each takes its own share of these rows, and has memory for as many.
         """
-        features, ranks = observation.ridge, means.ranks
+        features, ranks = observation.ridge, resources.ranks
         uneven = check_features(features, ranks)
         split = split_rows(features.p, held_out)
-        room = _room(observation, split.used, few_rows, means)
+        room = _room(observation, split.used, few_rows, resources)
         used = room.rows
         features = ranks.share.of(features.part(0, used))
         if room.held and not isinstance(features.rows, HeldRows):
-            features = replace(features, rows=hold(features.rows, means.device, means.dtype))
+            features = replace(features, rows=hold(features.rows, resources.device, resources.dtype))
         weights = ranks.share.columns(observation.weights[:, :used])
-        loss = SpanLoss(features, weights, means.dtype, means.device, ranks)
+        loss = SpanLoss(features, weights, resources.dtype, resources.device, ranks)
         coarse = loss
-        if means.products != means.dtype:
-            coarse = loss.with_rows(replace(hold(features.rows, means.device, means.products), coarse=True))
+        if resources.products != resources.dtype:
+            coarse = loss.with_rows(replace(hold(features.rows, resources.device, resources.products), coarse=True))
 
         def steering_loss(candidates: Tensor, coefficients: Tensor | None = None) -> float | None:
             if coefficients is None:
@@ -70,8 +70,8 @@ class RidgeCase:
             seed=seed,
             steering_loss=steering_loss,
             rounding=rounding_noise(observation.weights),
-            dtype=means.dtype,
-            device=means.device,
+            dtype=resources.dtype,
+            device=resources.device,
             at_most=room.candidates,
         )
         return cls(observation, split, problem, uneven=uneven)
@@ -92,27 +92,27 @@ class RidgeCase:
         return candidates if self.stands_for is None else self.stands_for.lift(candidates)
 
 
-def seen_through(observation: Observation, parametrisation: Parametrisation, means: Means) -> Observation:
+def seen_through(observation: Observation, parametrisation: Parametrisation, resources: Resources) -> Observation:
     """The observation in the coordinates z of x = U z: rows V U, held where they fit, and everything else as it was."""
     features = observation.ridge
     if parametrisation.d != observation.d:
         raise ExhumeError(
             f"expected a subspace of the d = {observation.d} dimensions of the data, found one of {parametrisation.d}"
         )
-    rows: Rows = LoweredRows(features.rows, parametrisation, means.dtype)
-    if rows.p <= _rows_that_fit(rows.d, means.dtype, means.memory_bytes, means.ranks):
-        rows = hold(rows, means.device, means.dtype)
+    rows: Rows = LoweredRows(features.rows, parametrisation, resources.dtype)
+    if rows.p <= _rows_that_fit(rows.d, resources.dtype, resources.memory_bytes, resources.ranks):
+        rows = hold(rows, resources.device, resources.dtype)
     knowledge = replace(observation.knowledge, norm=observation.knowledge.norm or math.sqrt(observation.d))
     return Observation(replace(features, rows=rows), observation.weights, knowledge)
 
 
-def _room(observation: Observation, rows: int, few_rows: bool, means: Means) -> Room:
+def _room(observation: Observation, rows: int, few_rows: bool, resources: Resources) -> Room:
     """A budget is kept to; without one, V may take a third of the machine's memory, and nothing else is counted."""
-    if means.memory_bytes is not None:
-        coarse = means.products != means.dtype
-        sizes = Sizes.of(observation, rows, few_rows, means.dtype, coarse, means.ranks)
-        return room_for(sizes, round(-means.ranks.largest(-means.memory_bytes)))
-    fitting = _rows_that_fit(observation.d, means.dtype, None, means.ranks)
+    if resources.memory_bytes is not None:
+        coarse = resources.products != resources.dtype
+        sizes = Sizes.of(observation, rows, few_rows, resources.dtype, coarse, resources.ranks)
+        return room_for(sizes, round(-resources.ranks.largest(-resources.memory_bytes)))
+    fitting = _rows_that_fit(observation.d, resources.dtype, None, resources.ranks)
     return Room(min(rows, fitting) if few_rows else rows, few_rows or rows <= fitting)
 
 

@@ -24,9 +24,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.problem import Problem, State, Step
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import option
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.problem import Problem
+from exhume.attacks.state import State, Step
 from exhume.attacks.ridge.growth import WORTH, Growth
 from exhume.attacks.ridge.levenberg import Pace
+from exhume.attacks.ridge.method import RidgeMethod
 from exhume.attacks.ridge.polishing import SETTLED, Polishing
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.removal import Removal, watching
@@ -37,6 +42,7 @@ from exhume.attacks.ridge.standing_out import standing_out
 from exhume.attacks.ridge.turning import Turning, signs_tell
 from exhume.attacks.ridge.workbench import Fits, Workbench
 from exhume.errors import UsageError
+from exhume.observation import Observation
 
 GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN, SELECT = range(8)
 STEERING_GOOD = 1e-3  # a loss on the steering weights that makes another attempt needless
@@ -46,14 +52,15 @@ SELECTED_FROM = 10  # candidates
 SELECTIONS = 5  # times as many rounds at most as may go by without success
 MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than growing new ones
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
+START_ITERATIONS = 60  # where only a start is wanted
 TURNED_ITERATIONS = 6  # show whether a sign was wrong, near the floor
 
 
 @dataclass(frozen=True)
-class SplitNewton:
+class SplitNewton(RidgeMethod):
     """Hyperparameters; none of them needs a user's hand."""
 
-    iterations: int = 20_000
+    iterations: int = option(20_000, "at most so many.")
     converged: float = 1e-10  # a loss that counts as the floor of float32 weights
     dense_dim: int = 256
     stage_iterations: int = 15
@@ -64,16 +71,39 @@ class SplitNewton:
     growing_rows_a_number: float = 12.0  # while the residual's moments are looked at (dense)
     rounds: int = 30
     attempts: int = 2  # from different starts; the one that predicts the steering weights best is kept
-    exact: bool = False  # polish in float64
+    exact: bool = option(False, "polish in float64.")
 
     name: ClassVar[str] = "split-newton"
-    needs_samples: ClassVar[bool] = False
-    for_networks: ClassVar[bool] = False
-    few_rows: ClassVar[bool] = True
+    auto_place: ClassVar[int | None] = 30
+    audit_place: ClassVar[int | None] = 30
+    shares_rows: ClassVar[bool] = True
+    takes_starts: ClassVar[bool] = True
+    composition: ClassVar[Composition] = Composition(
+        features="φ(Vx + b), the last layer's",
+        target="its weights, or their change",
+        coefficients="free, eliminated",
+        parametrisation="rows at their norm",
+        solver="split Gauss-Newton with growth and pruning",
+        knowledge="the last layer, and what is before it",
+        published="here, on the loss of Iurada et al. 2025",
+    )
+    few_rows = True
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
             raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        if observation.features.is_network:
+            return ()
+        first = PlannedAttack(cls.name, "Exact for phi(Vx + b), finds n by itself.", seed)
+        if observation.initial_rows is not None:
+            return (first,)
+        return first, PlannedAttack(cls.name, "Another start, because the first one did not decide.", seed + 1)
+
+    def as_start(self) -> "SplitNewton":
+        return replace(self, iterations=START_ITERATIONS, rounds=0, attempts=1)
 
     def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:
         search = _Search(self, problem, resume)

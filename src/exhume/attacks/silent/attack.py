@@ -14,21 +14,28 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.judgement import Facts, Judgement, Means
-from exhume.attacks.problem import State, Step
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import option
+from exhume.attacks.judgement import Case, Facts, Judgement, Resources
+from exhume.attacks.method import Method
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.outline import Outline
+from exhume.attacks.ranks import Ranks
+from exhume.attacks.state import State, Step
 from exhume.attacks.silent.certificate import Witnessed, witnessed
 from exhume.attacks.silent.joint import completed
-from exhume.attacks.silent.layers import require_layers
+from exhume.attacks.silent.layers import layers_of, require_layers, silent_bytes, with_layers
 from exhume.attacks.silent.lone_units import Lone, lone_samples
 from exhume.attacks.silent.samples import Samples, samples_of
 from exhume.attacks.silent.search import Found, nothing_found, search
 from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import Spectrum, spectrum
-from exhume.errors import ExhumeError, UsageError
+from exhume.attacks.silent.whole_inputs import whole_inputs
+from exhume.errors import ExhumeError
 from exhume.layer_states import FAINT, LayerStates
 from exhume.observation import Observation
 from exhume.picture_layouts import layout_of
-from exhume.reconstruction import Certificate, Outcome
+from exhume.reconstruction import Certificate, Outcome, Reconstruction
 
 HELD_OUT = 0.1
 LONE_CONFIDENCE = 0.3  # units that fired on the same samples in the same way have parallel rows too
@@ -50,15 +57,57 @@ class SilentProblem:
 
 
 @dataclass(frozen=True)
-class SilentUnits:
+class SilentUnits(Method[SilentProblem]):
     """`iterations` are rounds of the search at most."""
 
-    iterations: int = 400
+    iterations: int = option(400, "at most so many rounds.")
 
     name: ClassVar[str] = "silent-units"
-    for_networks: ClassVar[bool] = False
-    few_rows: ClassVar[bool] = False
-    needs_samples: ClassVar[bool] = False
+    page: ClassVar[str] = "silent-units.md"
+    auto_place: ClassVar[int | None] = 10
+    audit_place: ClassVar[int | None] = 10
+    needs: ClassVar[str] = (
+        "It needs two states of a ReLU layer that reads the inputs, frozen features, or few large patches: the weights "
+        "before training or an earlier checkpoint (--initial), or a checkpoint with the optimiser's state or a moving "
+        "average."
+    )
+    composition: ClassVar[Composition] = Composition(
+        features="what the units of a dense layer fire on",
+        target="the change of that layer",
+        coefficients="zero wherever a unit is silent",
+        parametrisation="x = U z, U the span of the layer's change",
+        solver="edges of pictures or many starts, reweighted least squares, annealing",
+        knowledge="one dense layer, before and after training",
+        published="here",
+    )
+
+    @classmethod
+    def first_choice(cls, outline: Outline) -> bool:
+        """Layers that were observed, or that can be built again and read the inputs: pieces of them are not scored."""
+        return bool(outline.layers) and (outline.layers[0] == "inputs" or not outline.rebuilt)
+
+    @classmethod
+    def view(cls, observation: Observation) -> Observation:
+        return with_layers(observation)
+
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        """One attack per state of a layer, in the order in which they are known: the strong ones first."""
+        return tuple(
+            PlannedAttack(cls.name, f"{_capital(states.describe())}. {_told_apart(states)}", seed, layer=place)
+            for place, states in enumerate(layers_of(observation))
+        )
+
+    def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
+        return silent_bytes(observation)
+
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[SilentProblem]:
+        return SilentCase.open(observation, seed, held_out, resources)
+
+    def completed(self, found: Reconstruction, observation: Observation) -> Reconstruction:
+        return whole_inputs(found, observation)
 
     def steps(self, problem: SilentProblem, resume: State | None = None) -> Iterator[Step]:
         span = problem.span
@@ -81,6 +130,16 @@ class SilentUnits:
         if problem.span is None or problem.span.leak > FAINT:
             return candidates
         return completed(problem.span, candidates)
+
+
+def _told_apart(states: LayerStates) -> str:
+    if states.leak <= FAINT:
+        return "Its silent units tell single ones apart."
+    return "None of its units is silent, so only pictures can be told apart, by their edges."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _step(span: Span, found: Found) -> Step:
@@ -120,9 +179,7 @@ class SilentCase:
     _judged: tuple[Tensor, Tensor] | None = None
 
     @classmethod
-    def open(cls, observation: Observation, seed: int, held_out: float, means: Means) -> "SilentCase":
-        if means.ranks.size > 1 or means.products != means.dtype:
-            raise UsageError("expected one process and no --products with silent-units, found others; leave them out")
+    def open(cls, observation: Observation, seed: int, held_out: float, resources: Resources) -> "SilentCase":
         states = require_layers(observation)[0]
         # a share of none would leave nothing to judge by; any other is the caller's wish
         share = HELD_OUT if held_out > 0 else 0.0
@@ -148,13 +205,13 @@ class SilentCase:
         }
         span, unseen, lone = None, None, None
         if shown.clear:
-            span, unseen = (part.on(means.device) for part in open_span(states, shown, used))
+            span, unseen = (part.on(resources.device) for part in open_span(states, shown, used))
             layout = layout_of(span.pixels)
             facts["layout"] = None if layout is None else [layout.channels, layout.height, layout.width]
         else:
             lone = lone_samples(states.target, shown.noise, states.bias)
         problem = SilentProblem(span, lone, seed)
-        return cls(states, shown, problem, unseen, observation.knowledge.norm, means.dtype, facts)
+        return cls(states, shown, problem, unseen, observation.knowledge.norm, resources.dtype, facts)
 
     def lift(self, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "m d"]:
         """The inputs of duals: exact for those that were judged, a first look at others."""

@@ -7,9 +7,7 @@ import torch
 from exhume.attacks.silent.span import BATCH_NUMBERS
 from exhume.errors import UsageError
 from exhume.features.mixed_rows import MixedRows
-from exhume.features.module import ModuleFeatures
 from exhume.features.network import built_network
-from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows, blocks
 from exhume.layer_states import FAINT, LayerStates, changed
 from exhume.observation import Observation
@@ -22,8 +20,11 @@ def layers_of(observation: Observation) -> tuple[LayerStates, ...]:
     """Those that were observed, or the first layer of features φ(Vx) where its start is known."""
     if observation.layers:
         return observation.layers
-    features, initial = observation.features, observation.initial_rows
-    if not isinstance(features, RidgeFeatures) or initial is None or features.activation.leak > FAINT:
+    initial = observation.initial_rows
+    if initial is None:
+        return ()
+    features = observation.ridge
+    if features.activation.leak > FAINT:
         return ()
     if features.bias is not None or features.p * features.d > MOST_NUMBERS:
         return ()  # the start of the bias is not part of such an observation
@@ -38,8 +39,7 @@ def with_layers(observation: Observation) -> Observation:
 
     Builds it by code that was allowed when its features were made.
     """
-    features = observation.features
-    source = features.source if isinstance(features, ModuleFeatures) else None
+    source = observation.features.source
     if observation.layers or source is None or source.initial_state is None:
         return observation
     trained, _ = built_network(source, source.state, "the weights")
@@ -56,13 +56,6 @@ def require_layers(observation: Observation) -> tuple[LayerStates, ...]:
             "with the optimiser's state or a moving average"
         )
     return found
-
-
-def only_layer(observation: Observation, place: int) -> Observation:
-    """The same observation with one of its layers; of those that have none or one, itself."""
-    if len(observation.layers) < 2:
-        return observation
-    return replace(observation, layers=(observation.layers[place],))
 
 
 def _values(rows: Rows) -> torch.Tensor:

@@ -12,16 +12,21 @@ second stage is the whole space.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.judgement import Means
-from exhume.attacks.problem import Method, State, Step
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import Hyperparameter
+from exhume.attacks.judgement import Case, Resources
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.outline import Outline, Source
+from exhume.attacks.state import State, Step
 from exhume.attacks.ridge.case import RidgeCase, seen_through
+from exhume.attacks.ridge.method import OnRidgeForm, RidgeMethod
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.staged import StagedCase, StagedProblem, staged_steps
 from exhume.attacks.subspace.drift import DriftCoordinates, drifted_rows
@@ -33,24 +38,60 @@ from exhume.features.mixed_rows import MixedRows
 from exhume.features.rows import HeldRows
 from exhume.observation import Observation
 
-Source = Literal["first-layer", "moments", "given"]
-START_ITERATIONS = 60
 DIRECTIONS = 0.5  # of moments, for each sample that the weights could hold: twice the samples at p = 4dn
 
 
 @dataclass(frozen=True)
-class SubspaceAttack:
+class SubspaceAttack(OnRidgeForm[StagedProblem]):
     """`inner` does the work, in the coordinates of the subspace.
 
     Where the first layer shows no subspace, `insist` refuses; otherwise the whole space is attacked, and it is said so.
     """
 
     source: Source
-    inner: Method = field(default_factory=SplitNewton)
+    inner: RidgeMethod = field(default_factory=SplitNewton)
     insist: bool = True
 
     name: ClassVar[str] = "subspace"
-    for_networks: ClassVar[bool] = False
+    auto_place: ClassVar[int | None] = 20
+    audit_place: ClassVar[int | None] = 20
+    needs: ClassVar[str] = "It needs a first layer that moved in training from a known start."
+    stands_for: ClassVar[Mapping[str, str]] = {"method": "split-newton", "subspace": "known"}
+    composition: ClassVar[Composition] = Composition(
+        features="φ(Vx + b), the last layer's",
+        target="its weights, or their change",
+        coefficients="free, eliminated",
+        parametrisation="x = U z, U the span of the first layer's change",
+        solver="that of split-newton",
+        knowledge="the last layer, and the first one before and after training",
+        published="Tansley et al. 2026",
+    )
+
+    @classmethod
+    def refusal(cls, outline: Outline) -> str | None:
+        if outline.network:
+            return "expected no subspace with a network, whose first layer is not that of the features; leave it out"
+        return None
+
+    @classmethod
+    def first_choice(cls, outline: Outline) -> bool:
+        return outline.subspace is not None and cls.refusal(outline) is None
+
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        if observation.initial_rows is None:
+            return ()
+        why = "The change of the first layer shows the span of the data, which leaves few unknowns."
+        return (PlannedAttack(cls.name, why, seed),)
+
+    @classmethod
+    def hyperparameters(cls) -> Mapping[str, Hyperparameter]:
+        """Those of the method that its name stands for."""
+        return SplitNewton.hyperparameters()
+
+    @property
+    def innermost(self) -> RidgeMethod:
+        return self.inner
 
     @property
     def iterations(self) -> int:
@@ -64,10 +105,24 @@ class SubspaceAttack:
     def needs_samples(self) -> bool:
         return self.inner.needs_samples
 
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[StagedProblem]:
+        return self.open_stages(observation, seed, held_out, resources)
+
+    def open_stages(self, observation: Observation, seed: int, held_out: float, resources: Resources) -> StagedCase:
+        """The problems of the attack's stages, and what is known of the subspace."""
+        opening = _Opening(observation, self, seed, held_out, resources)
+        match self.source:
+            case "given":
+                return opening.given()
+            case "first-layer":
+                return opening.first_layer()
+            case "moments":
+                return opening.moments()
+
     def steps(self, problem: StagedProblem, resume: State | None = None) -> Iterator[Step]:
-        first = self.inner
-        if self.source == "moments" and isinstance(first, SplitNewton):  # a start is wanted there, no more
-            first = replace(first, iterations=START_ITERATIONS, rounds=0, attempts=1)
+        first = self.inner.as_start() if self.source == "moments" else self.inner
         return staged_steps((first, *[self.inner] * (len(problem.cases) - 1)), problem, resume)
 
     def finish(self, problem: StagedProblem, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "few c"]:
@@ -82,27 +137,13 @@ def require_first_layer(known: bool) -> None:
         )
 
 
-def open_subspace(
-    observation: Observation, method: SubspaceAttack, seed: int, held_out: float, means: Means
-) -> StagedCase:
-    """The problems of the attack's stages, and what is known of the subspace."""
-    opening = _Opening(observation, method, seed, held_out, means)
-    match method.source:
-        case "given":
-            return opening.given()
-        case "first-layer":
-            return opening.first_layer()
-        case "moments":
-            return opening.moments()
-
-
 @dataclass(frozen=True, eq=False)
 class _Opening:
     observation: Observation
     method: SubspaceAttack
     seed: int
     held_out: float
-    means: Means
+    resources: Resources
 
     def given(self) -> StagedCase:
         columns = self.observation.subspace
@@ -127,13 +168,13 @@ class _Opening:
         inside = self._inside(replace(observation, features=features), layer.subspace)
         cases = [_with_drift(inside, layer.rank)]
         rows = inside.observation.ridge.rows
-        if isinstance(self.method.inner, SplitNewton) and isinstance(rows, HeldRows):
+        if self.method.inner.takes_starts and isinstance(rows, HeldRows):
             moving = drifted_rows(rows, MixedRows(trained, 1.0, initial, -layer.scale), layer.subspace)
             cases.append(_with_drift(self._drifting(inside, moving, layer.subspace), layer.rank))
         return self._staged(layer.describe(), layer.rank, *cases)
 
     def moments(self) -> StagedCase:
-        if not isinstance(self.method.inner, SplitNewton):
+        if not self.method.inner.takes_starts:
             raise UsageError(
                 f"expected --method split-newton with a subspace from moments, found {self.method.inner.name}, which "
                 "cannot go on in the whole space from what was found"
@@ -156,7 +197,7 @@ class _Opening:
         return self._staged(layer.describe(), None, self._open(self.observation))
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
-        case = self._open(seen_through(observation, subspace, self.means))
+        case = self._open(seen_through(observation, subspace, self.resources))
         return replace(case, stands_for=subspace, share=subspace.r / subspace.d)
 
     def _drifting(self, inside: RidgeCase, rows: HeldRows, subspace: Subspace) -> RidgeCase:
@@ -165,7 +206,7 @@ class _Opening:
         return replace(case, stands_for=DriftCoordinates(subspace), share=inside.share)
 
     def _open(self, observation: Observation) -> RidgeCase:
-        return RidgeCase.open(observation, self.method.few_rows, self.seed, self.held_out, self.means)
+        return RidgeCase.open(observation, self.method.few_rows, self.seed, self.held_out, self.resources)
 
     def _staged(self, note: str, rank: int | None, *cases: RidgeCase) -> StagedCase:
         optional = self.method.source != "moments"

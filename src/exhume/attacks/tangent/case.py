@@ -18,7 +18,7 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.attacks.certificate import Unexplained, unjudged, verdict
-from exhume.attacks.judgement import Facts, Judgement, Means
+from exhume.attacks.judgement import Facts, Judgement
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.attacks.tangent.span import TangentSpanLoss
@@ -70,12 +70,8 @@ class TangentCase:
 
     @classmethod
     def open(
-        cls, observation: Observation, view: TangentView, seed: int, held_out: float, means: Means
+        cls, observation: Observation, view: TangentView, seed: int, held_out: float
     ) -> "TangentCase":
-        if means.products != means.dtype or means.ranks.size > 1:
-            raise UsageError(
-                "expected one process and no --products with an attack on all layers, found others; leave them out"
-            )
         whole = whole_network(observation)
         split = split_units(len(whole.first), held_out, seed)
         norm = observation.knowledge.norm or observation.d**0.5

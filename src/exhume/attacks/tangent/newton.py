@@ -12,6 +12,7 @@ The coefficients of the published attacks are optimised beside the candidates, b
 steps. Here they are eliminated, as in the span loss, which leaves a loss that L-BFGS minimises in hundreds.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -20,18 +21,35 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.composition import Composition
+from exhume.attacks.hyperparameters import option
+from exhume.attacks.judgement import Case, Resources
 from exhume.attacks.modules.quasi_newton import QuasiNewton
-from exhume.attacks.problem import State, Step
-from exhume.attacks.tangent.case import TangentProblem
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.ridge.method import OnRandomRows
+from exhume.attacks.state import State, Step
+from exhume.attacks.tangent.case import TangentCase, TangentProblem
 from exhume.attacks.tangent.span import Rule, TangentSpanLoss
 from exhume.attacks.tangent.view import TangentView
 from exhume.errors import UsageError
+from exhume.observation import Observation
 
+GRADIENTS = {"halfway": 0.5, "trained": 0.0, "initial": 1.0}
+"""How far back from the trained weights to the initial ones."""
+NTK = Composition(
+    features="gradients of f in all weights, halfway through training",
+    target="the change of all weights",
+    coefficients="free, eliminated",
+    parametrisation="x = U z as above, smooth pictures first",
+    solver="L-BFGS at growing sharpness, several starts, regrowth",
+    knowledge="all layers before and after training",
+    published="Loo et al. 2024",
+)
 DEFAULT_SAMPLES = 10  # where nobody tells the number of samples, and the first layer does not show it
 
 
 @dataclass(frozen=True)
-class TangentAttack:
+class TangentAttack(OnRandomRows[TangentProblem]):
     """Hyperparameters that both attacks share.
 
     `excess`: candidates for each sample. `redrawn`: the share of them that a regrowth replaces. `ladder`: sharpness,
@@ -39,7 +57,7 @@ class TangentAttack:
     `span` and `smoothness`: see TangentView.
     """
 
-    iterations: int = 3000
+    iterations: int = option(3000, "at most so many.")
     stage_iterations: int = 100
     starts: int = 2
     regrowths: int = 3
@@ -50,9 +68,7 @@ class TangentAttack:
     smoothness: float = 1.0
     pairs: int = 20
 
-    needs_samples: ClassVar[bool] = False
-    for_networks: ClassVar[bool] = False
-    few_rows: ClassVar[bool] = False
+    own_subspaces: ClassVar[tuple[str, ...]] = ("given",)
 
     def __post_init__(self) -> None:
         if min(self.iterations, self.stage_iterations, self.starts) < 1:
@@ -64,22 +80,39 @@ class TangentAttack:
         if not self.ladder or min(self.ladder) <= 0:
             raise UsageError(f"expected positive sharpness, found {self.ladder}")
 
+    @abstractmethod
+    def looks(self) -> TangentView: ...
+
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[TangentProblem]:
+        return TangentCase.open(observation, self.looks(), seed, held_out)
+
     def steps(self, problem: TangentProblem, resume: State | None = None) -> Iterator[Step]:
         yield from _Search(self, problem, resume).steps()
-
-    def finish(self, problem: TangentProblem, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
-        return candidates
 
 
 @dataclass(frozen=True)
 class NtkAttack(TangentAttack):
     """The change of all weights as a combination of gradients (Loo et al.). `back` as in `TangentView`."""
 
-    back: float = 0.5
+    back: float = option(
+        0.5, "gradients at: halfway (default), trained (as published), initial.", name="gradients_at", choices=GRADIENTS
+    )
 
     name: ClassVar[str] = "ntk"
+    audit_place: ClassVar[int | None] = 40
+    needs: ClassVar[str] = "It needs all layers of a two-layer network without bias, before and after training."
+    composition: ClassVar[Composition] = NTK
 
-    def view(self) -> TangentView:
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        moved, head = observation.initial_rows is not None, observation.published_head
+        if observation.features.is_network or not moved or observation.ridge.bias is not None or head is None:
+            return ()
+        return (PlannedAttack(cls.name, "The change of all layers at once.", seed),)
+
+    def looks(self) -> TangentView:
         return TangentView(False, self.back, self.span, self.smoothness)
 
 
@@ -91,11 +124,27 @@ class KktAttack(TangentAttack):
     wrong, and which ones shows in how well independent runs agree (`agreement.py`).
     """
 
-    rule: Rule = "free"
+    rule: Rule = option(
+        "free",
+        "coefficients free (default), or margin: not negative, as published.",
+        choices={"free": "free", "margin": "margin"},
+    )
 
     name: ClassVar[str] = "kkt"
+    needs: ClassVar[str] = (
+        "It needs a two-layer classifier that was trained far beyond fitting; run it with 'exhume attack'."
+    )
+    composition: ClassVar[Composition] = Composition(
+        features="gradients of f in the first layer, at the end of training",
+        target="the first layer itself",
+        coefficients="free, or of margins and not negative",
+        parametrisation="x = U z, U the span of the first layer",
+        solver="L-BFGS at growing sharpness, several starts, regrowth",
+        knowledge="all layers after training, which began with a small first one",
+        published="Haim et al. 2022, Buzaglo et al. 2023",
+    )
 
-    def view(self) -> TangentView:
+    def looks(self) -> TangentView:
         return TangentView(True, False, self.span, self.smoothness, self.rule)
 
 
@@ -125,7 +174,7 @@ class _Search:
 
     def __init__(self, method: TangentAttack, problem: TangentProblem, resume: State | None) -> None:
         self.method, self.problem = method, problem
-        self.ladder = method.ladder if problem.loss.network.activation.name == "relu" else (None,)
+        self.ladder = method.ladder if problem.loss.network.activation.rectifier else (None,)
         # the classes of the rule "margin" go by a candidate's place, which regrowing and pruning would change
         settled = problem.loss.rule == "margin"
         self.plan = _plan(method, len(self.ladder), settled)

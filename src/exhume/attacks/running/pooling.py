@@ -6,56 +6,28 @@ from dataclasses import replace
 import torch
 
 from exhume.attacks.agreement import Member, agree, support_of
-from exhume.attacks.choice import tell
-from exhume.attacks.loop import run_attack
-from exhume.attacks.problem import Method
-from exhume.attacks.room import require_room
-from exhume.errors import UsageError
-from exhume.experiments.attacking import AttackedRun, AttackSettings, searched_start
-from exhume.experiments.run import RunFolder
-from exhume.observation import Observation
+from exhume.attacks.loop import Attacked
+from exhume.attacks.running.prepare import PreparedAttack, run
 from exhume.reconstruction import Outcome, Reconstruction
 
 CALLED = 0.5  # the confidence from which a candidate is called recovered
 
 
-def pool_run(
-    run: RunFolder,
-    method: Method,
-    settings: AttackSettings,
-    count: int,
-    observation: Observation,
-    told: Callable[[str], None],
-) -> AttackedRun:
-    """Attacks from `count` seeds, each within the limits, and writes what they agree on. Ctrl-C ends the pool early."""
-    if settings.ranks.size > 1:
-        raise UsageError(
-            f"expected one process for a pool of attacks, found {settings.ranks.size} ranks; start it without torchrun"
-        )
-    start = searched_start(observation, settings)
-    seen = tell(observation if start is None else start.observation, method, settings.samples)
-    found, interrupted = [], False
-    require_room(seen, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
-    for seed in range(settings.seed, settings.seed + count):
-        attacked = run_attack(
-            seen,
-            method,
-            seed=seed,
-            limits=settings.limits,
-            held_out=settings.held_out,
-            dtype=settings.dtype,
-            products=settings.products,
-            device=settings.device,
-        )
-        found.append(attacked.reconstruction)
+def run_pool(prepared: PreparedAttack, say: Callable[[str], None] = lambda line: None) -> Attacked:
+    """Attacks from as many seeds as asked for, each within the limits. Ctrl-C ends the pool early.
+
+    `say` is told a line after each.
+    """
+    settings, found, interrupted = prepared.settings, [], False
+    for seed in range(settings.seed, settings.seed + settings.pool):
+        attacked = run(replace(prepared, settings=replace(settings, seed=seed)))
         last = attacked.reconstruction
-        told(f"seed {seed}: {last.outcome.value}, loss {last.loss:.1e}, {len(last.candidates)} candidates")
+        found.append(last)
+        say(f"seed {seed}: {last.outcome.value}, loss {last.loss:.1e}, {len(last.candidates)} candidates")
         if attacked.interrupted:
             interrupted = True
             break
-    pooled = pool(tuple(found))
-    summary = run.save_attack(pooled, [], {} if start is None else start.summary())
-    return AttackedRun(summary, interrupted, None if start is None else start.describe(), continues=False)
+    return Attacked(pool(tuple(found)), [], interrupted)
 
 
 def pool(runs: tuple[Reconstruction, ...]) -> Reconstruction:

@@ -1,0 +1,94 @@
+"""The methods of attack by name: exhume's own, one line each, and those of others.
+
+Somebody else's method comes by call (`exhume.register_attack`) or, for every process, by an entry point of its package:
+
+    [project.entry-points."exhume.attacks"]
+    my-attack = "my_package.my_attack:MyAttack"
+
+A method is loaded when it is asked for: names alone cost no import of torch. Several methods may share a name, if they
+are for different observations; the first whose needs are met is taken.
+"""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from exhume.errors import ExhumeError, UsageError
+
+if TYPE_CHECKING:
+    from exhume.attacks.method import AnyMethod
+
+GROUP = "exhume.attacks"
+AUTO = "auto"
+
+BUILT_IN = (
+    ("split-newton", "exhume.attacks.ridge.split_newton:SplitNewton"),
+    ("heavy-ball", "exhume.attacks.heavy_ball:HeavyBall"),
+    ("subspace", "exhume.attacks.subspace.attack:SubspaceAttack"),
+    ("image-prior", "exhume.attacks.prior.attack:ImagePrior"),
+    ("module-newton", "exhume.attacks.modules.newton:ModuleNewton"),
+    ("ntk", "exhume.attacks.tangent.newton:NtkAttack"),
+    ("ntk", "exhume.attacks.modules.tangent:ModuleTangentAttack"),
+    ("kkt", "exhume.attacks.tangent.newton:KktAttack"),
+    ("silent-units", "exhume.attacks.silent.attack:SilentUnits"),
+    ("informed", "exhume.attacks.informed.attack:InformedAttack"),
+)
+
+_registered: list[type["AnyMethod"]] = []
+
+
+def register_attack(method: type["AnyMethod"]) -> type["AnyMethod"]:
+    """Makes a method known under its name in this process; may decorate its class."""
+    if method.name in method_names():
+        raise UsageError(f"expected a new name for a method of attack, found {method.name!r}, which is taken")
+    _registered.append(method)
+    return method
+
+
+def forget_attack(method: type["AnyMethod"]) -> None:
+    """Undoes `register_attack`."""
+    _registered.remove(method)
+
+
+def method_names() -> tuple[str, ...]:
+    """All names, exhume's own first."""
+    names = [name for name, _ in BUILT_IN]
+    names += [point.name for point in _from_others()] + [method.name for method in _registered]
+    return tuple(dict.fromkeys(names))
+
+
+def known_methods() -> tuple[type["AnyMethod"], ...]:
+    """Every method, in the order of their names."""
+    return (*_loaded(), *_registered)
+
+
+def methods_called(name: str) -> tuple[type["AnyMethod"], ...]:
+    """Those of that name, at least one."""
+    if name not in method_names():
+        raise UsageError(f"expected a method out of {', '.join((AUTO, *method_names()))}, found {name!r}")
+    return tuple(method for method in known_methods() if method.name == name)
+
+
+@cache
+def _from_others() -> tuple[EntryPoint, ...]:
+    taken = {name for name, _ in BUILT_IN}
+    return tuple(point for point in entry_points(group=GROUP) if point.name not in taken)
+
+
+@cache
+def _loaded() -> tuple[type["AnyMethod"], ...]:
+    own = tuple(EntryPoint(name, where, GROUP) for name, where in BUILT_IN)
+    return tuple(_load(point) for point in (*own, *_from_others()))
+
+
+def _load(point: EntryPoint) -> type["AnyMethod"]:
+    try:
+        method: type[AnyMethod] = point.load()
+        name = method.name
+    except (ImportError, AttributeError) as problem:
+        raise ExhumeError(
+            f"expected a method of attack at {point.value} (entry point {point.name!r}), found: {problem}"
+        ) from problem
+    if name != point.name:
+        raise ExhumeError(f"expected the method {point.name!r} at {point.value}, found {name!r}")
+    return method

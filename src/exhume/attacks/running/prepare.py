@@ -1,0 +1,90 @@
+"""The one way into an attack: `prepare` makes an observation and a request ready, `run` carries it out.
+
+    choose    the method, and the observation as that method looks at it: a network as φ(Wx + b), or with its layers
+    search    the initial head, where it is known up to its seed
+    withhold  the number of samples, unless the method has to be told it
+    refuse    a budget of memory that is too small
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from exhume.attacks.checkpoint import Diary
+from exhume.attacks.loop import Attacked, Progress, run_attack
+from exhume.attacks.method import AnyMethod
+from exhume.attacks.outline import Outline
+from exhume.attacks.room import require_room
+from exhume.attacks.running.choice import choose, tell
+from exhume.attacks.running.settings import AttackSettings
+from exhume.attacks.start import Start, find_start
+from exhume.observation import Observation
+
+Watch = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedAttack:
+    """`observation` is what the method sees. `start`: what came of the search for the initial head, if there was one."""
+
+    observation: Observation
+    method: AnyMethod
+    settings: AttackSettings
+    start: Start | None = None
+
+
+def prepare(observation: Observation, settings: AttackSettings) -> PreparedAttack:
+    views = _Views(observation)
+    method = choose(settings, views.outline)
+    seen, start = views.of(type(method)), None
+    if seen.knowledge.initial == "seed":
+        start = find_start(seen, settings.start_seeds)
+        seen = start.observation
+    seen = tell(seen, method, settings.samples)
+    require_room(seen, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
+    return PreparedAttack(seen, method, settings, start)
+
+
+def run(
+    prepared: PreparedAttack,
+    watch: Watch | None = None,
+    checkpoint: Path | None = None,
+    diary: Diary | None = None,
+) -> Attacked:
+    """One attack, from the seed of its settings. `checkpoint` and `diary` as in `run_attack`."""
+    settings = prepared.settings
+    attacked = run_attack(
+        prepared.observation,
+        prepared.method,
+        seed=settings.seed,
+        limits=settings.limits,
+        held_out=settings.held_out,
+        dtype=settings.dtype,
+        products=settings.products,
+        device=settings.device,
+        watch=watch,
+        checkpoint=checkpoint,
+        diary=diary,
+        ranks=settings.ranks,
+    )
+    found = prepared.method.completed(attacked.reconstruction, prepared.observation)
+    if prepared.start is not None:
+        found = replace(found, facts={**found.facts, **prepared.start.summary()})
+    return replace(attacked, reconstruction=found)
+
+
+class _Views:
+    """An observation as methods look at it; each look is taken once, because some build a network."""
+
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
+        self._seen: dict[object, Observation] = {}
+
+    def of(self, method: type[AnyMethod]) -> Observation:
+        look = getattr(method.view, "__func__", method.view)
+        if look not in self._seen:
+            self._seen[look] = method.view(self.observation)
+        return self._seen[look]
+
+    def outline(self, method: type[AnyMethod]) -> Outline:
+        return Outline.of(self.of(method), rebuilt=not self.observation.layers)
