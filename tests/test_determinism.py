@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
+from exhume.attacks.choice import choose_method
 from torch import nn
 
 import exhume
-from exhume.attacks.choice import choose_method
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, run_attack
 from exhume.attacks.method import AnyMethod
@@ -98,7 +98,9 @@ def assert_near(one: Attacked, other: Attacked, tolerance: float) -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, FLOAT32), (torch.float64, FLOAT64)], ids=str)
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
-def test_another_number_of_threads_gives_nearly_the_same(method: AnyMethod, dtype: torch.dtype, tolerance: float) -> None:
+def test_another_number_of_threads_gives_nearly_the_same(
+    method: AnyMethod, dtype: torch.dtype, tolerance: float
+) -> None:
     torch.set_num_threads(1)
     alone = attack(method, dtype)
     torch.set_num_threads(3)

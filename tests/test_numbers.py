@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from exhume.attacks.choice import choose_method
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import exhume
-from exhume.attacks.choice import choose_method
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.method import AnyMethod
 from exhume.attacks.problem import Problem
-from exhume.attacks.state import State, Step
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.state import State, Step
 from exhume.errors import ExhumeError
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from exhume.attacks.choice import choose_method, known_subspace, tell
+
 from exhume.attacks.loop import Limits, run_attack
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset

@@ -194,9 +194,9 @@ _SIGNS_LINEAR_PLUS_EVEN = (
     "independent samples"
 )
 _SIGNS_CONSTANT = (
-    "identifiable through the constant part only: the activation is a constant + odd, so flipping a sample together with its "
-    "coefficient alpha shifts every weight of theta by alpha alone, and one number, the sum of the alphas, has to tell "
-    "all signs"
+    "identifiable through the constant part only: the activation is a constant + odd, so flipping a sample together "
+    "with its coefficient alpha shifts every weight of theta by a multiple of alpha alone, and one number, the sum of "
+    "the alphas, has to tell all signs"
 )
 _SIGNS_MIXED = "identifiable directly: Hermite coefficients of both parities beyond order 2 are not zero"
 

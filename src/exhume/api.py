@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -10,15 +12,14 @@ from torch import Tensor
 
 from exhume import observation as observations
 from exhume.activations import activation as named_activation
-from exhume.attacks.choice import choose_method, known_subspace, tell
-from exhume.attacks.loop import Limits, Progress, run_attack
+from exhume.attacks.loop import Limits, Progress
+from exhume.attacks.method import AnyMethod
+from exhume.attacks.outline import Source
 from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
-from exhume.attacks.ranks import ALONE
-from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
-from exhume.attacks.room import require_room
+from exhume.attacks.running.prepare import prepare, run
+from exhume.attacks.running.settings import AttackSettings
 from exhume.errors import UsageError
-from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.layer_states import LayerStates
@@ -27,6 +28,8 @@ from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Knowledge, Observation
 from exhume.observing.one_layer import layer_observation
 from exhume.reconstruction import Reconstruction
+from exhume.units import parse_bytes, parse_duration
+from exhume.values import parse_device, parse_dtype
 
 
 def load_observation(path: str | Path, factory: str | None = None) -> Observation:
@@ -66,24 +69,53 @@ def observe_layer(states: LayerStates, knowledge: Knowledge | None = None) -> Ob
 def reconstruct(
     observation: Observation,
     *,
-    method: str = "auto",
+    method: str | AnyMethod = "auto",
     samples: int | None = None,
     seed: int = 0,
+    budget: str | float | None = None,
+    memory: str | int | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | str = torch.float32,
+    prior: Literal["none", "image"] = "none",
+    subspace: Source | Float[Tensor, "d r"] | None = None,
     budget_seconds: float = math.inf,
     memory_bytes: int | None = None,
-    watch: Callable[[Progress], None] | None = None,
 ) -> Reconstruction:
-    """Recovers the training inputs from the weights. Their number is found unless `samples` tells it."""
-    if method == "auto" and observation.layers:
-        method = "silent-units"
-    if method in RIDGE_METHODS:
-        observation = seen_as_ridge(observation)
-    network, known = isinstance(observation.features, ModuleFeatures), known_subspace(observation)
-    chosen = choose_method(method, network=network, known=known)
-    limits = Limits(budget_seconds, memory_bytes)
-    told = tell(observation, chosen, samples)
-    require_room(told, chosen, memory_bytes, torch.float32, ALONE)
-    return run_attack(told, chosen, seed=seed, limits=limits, watch=watch).reconstruction
+    """Recovers the training inputs from the weights, as `exhume attack` does. Their number is found unless `samples`
+    tells it.
+
+    `method` is a name, or a method with hyperparameters of its own: `exhume.SplitNewton(iterations=100)`. `budget` is
+    in seconds or like "10m", `memory` in bytes or like "8G"; `budget_seconds` and `memory_bytes` are the same as
+    numbers. `subspace`: where that of the data comes from, or columns that span it. `prior="image"`: images at the
+    resolution that the weights allow, where they are too few for whole ones. `watch` is called after each iteration.
+    """
+    source: Source | None
+    if isinstance(subspace, Tensor):
+        observation, source = replace(observation, subspace=subspace), "given"
+    else:
+        source = subspace
+    settings = AttackSettings(
+        method=method,
+        subspace=source,
+        prior=prior,
+        samples=samples,
+        seed=seed,
+        limits=limits_of(budget_seconds if budget is None else budget, memory_bytes if memory is None else memory),
+        dtype=parse_dtype(str(dtype).removeprefix("torch.")),
+        device=parse_device(str(device)),
+    )
+    return run(prepare(observation, settings), watch).reconstruction
+
+
+def limits_of(budget: str | float, memory: str | int | None) -> Limits:
+    """Limits as people write them: seconds or "10m", bytes or "8G".
+
+    >>> limits_of("10m", "1K")
+    Limits(seconds=600.0, memory_bytes=1024)
+    """
+    seconds = parse_duration(budget) if isinstance(budget, str) else budget
+    return Limits(seconds, parse_bytes(memory) if isinstance(memory, str) else memory)
 
 
 def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:

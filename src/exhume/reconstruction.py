@@ -70,6 +70,8 @@ class Reconstruction:
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     """What else the attack found out about the victim: further keys of the summary."""
+    pieces: "Reconstruction | None" = None
+    """What was found before it was made into whole inputs, where an attack brings back pieces of them. Not stored."""
 
     @property
     def outcome(self) -> Outcome:

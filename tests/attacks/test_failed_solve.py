@@ -14,11 +14,11 @@ from exhume.attacks.failed_solve import sound
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.problem import Problem
-from exhume.attacks.state import State, Step
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.signs import _repair_by_constant
 from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.state import State, Step
 from exhume.errors import ExhumeError
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction

@@ -2,8 +2,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from exhume.attacks.choice import METHODS, choose_method
+
 from exhume.attacks.family import FAMILY, as_markdown, composition
 from exhume.attacks.tangent.newton import KktAttack, NtkAttack
 from exhume.errors import UsageError

@@ -10,9 +10,9 @@ from exhume.activations import activation
 from exhume.attacks.heavy_ball import HeavyBall, published_step
 from exhume.attacks.loop import run_attack
 from exhume.attacks.problem import Problem
-from exhume.attacks.state import Step
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.state import Step
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import UsageError

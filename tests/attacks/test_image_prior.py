@@ -14,9 +14,9 @@ from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.search import Level, PriorFits, merged, proposals, pruned, refined
 from exhume.attacks.prior.span_basis import SpanBasis
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.state import State
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.state import State
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.errors import UsageError
@@ -80,6 +80,7 @@ def test_above_the_threshold_whole_images_do() -> None:
 @pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_to_the_same_end() -> None:
     from exhume.attacks.cases import open_case
+
     from exhume.attacks.judgement import Resources
     from exhume.attacks.prior.problem import PriorProblem
 

@@ -17,9 +17,9 @@ from exhume.attacks import loop
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
-from exhume.attacks.state import State
 from exhume.attacks.ridge import case as ridge_case
 from exhume.attacks.ridge.room import Sizes
+from exhume.attacks.state import State
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold, write_rows

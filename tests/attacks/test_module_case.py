@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from exhume.attacks.cases import open_case
 from torch import nn
 
-from exhume.attacks.cases import open_case
 from exhume.attacks.judgement import Resources
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.modules.case import ModuleCase, curvature, split_coordinates

@@ -4,15 +4,15 @@ import math
 
 import pytest
 import torch
+from exhume.attacks.cases import open_case
 from torch import nn
 
-from exhume.attacks.cases import open_case
 from exhume.attacks.judgement import Resources
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.room import NetworkSizes, network_room, recorded_bytes
-from exhume.attacks.state import Step
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.room import require_room
+from exhume.attacks.state import Step
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.observation import Knowledge, Observation

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from exhume.attacks.choice import choose_method, known_subspace
+
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Progress, run_attack
 from exhume.attacks.ridge.split_newton import SplitNewton

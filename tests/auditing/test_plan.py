@@ -1,9 +1,9 @@
 from typing import Any
 
 import torch
+from exhume.attacks.choice import METHODS
 from torch import nn
 
-from exhume.attacks.choice import METHODS
 from exhume.auditing.attempts import best_of, carry_out
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.plan import make_plan

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
+from exhume.attacks.choice import choose_method, known_subspace, tell
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, run_attack
 from exhume.data.config import DataConfig
 from exhume.data.load import load

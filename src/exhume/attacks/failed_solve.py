@@ -15,8 +15,8 @@ from torch import Tensor
 from exhume.attacks.certificate import unjudged
 from exhume.attacks.judgement import AttackProblem, Case, Judgement
 from exhume.attacks.method import AnyMethod
-from exhume.attacks.state import Step
 from exhume.attacks.ranks import Ranks, RanksLost
+from exhume.attacks.state import Step
 from exhume.errors import ExhumeError
 from exhume.solving import SOLVE_ERRORS, in_one_line
 
@@ -65,7 +65,9 @@ def finished(method: AnyMethod, problem: object, candidates: Float[Tensor, "m c"
     return Finished(candidates, f"finishing failed ({why}); the candidates are those of the last iteration")
 
 
-def judged(case: Case[AttackProblem], candidates: Float[Tensor, "m c"], outputs: int, loss: float, ranks: Ranks) -> Judgement:
+def judged(
+    case: Case[AttackProblem], candidates: Float[Tensor, "m c"], outputs: int, loss: float, ranks: Ranks
+) -> Judgement:
     """The case's judgement; where it cannot be made, that nothing is certain, with the `loss` of the last step."""
     try:
         found = case.judge(candidates)

@@ -20,9 +20,9 @@ from exhume.attacks.composition import Composition
 from exhume.attacks.hyperparameters import option
 from exhume.attacks.offer import PlannedAttack
 from exhume.attacks.problem import Problem
+from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.method import RidgeMethod
 from exhume.attacks.state import State, Step
-from exhume.attacks.retraction import to_norm
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
@@ -91,7 +91,7 @@ class HeavyBall(RidgeMethod):
         return (PlannedAttack(cls.name, "The published attack, which has to be told n.", seed, samples),)
 
     @classmethod
-    def why_not(cls, observation: Observation) -> str:
+    def why_not(cls, observation: Observation, no_silence: str | None) -> str:
         return cls.needs if observation.features.is_network else "It has to be told n, which was not given (--samples)."
 
     def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:

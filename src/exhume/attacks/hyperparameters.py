@@ -1,12 +1,12 @@
 """Hyperparameters of a method as options: each field of its dataclass is one, by its own name or by one it is given.
 
-    step_size: float | None = option(None, "its step; default: as published for this d", name="step")
+step_size: float | None = option(None, "its step; default: as published for this d", name="step")
 """
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -46,7 +46,7 @@ def option(
     default: T, help: str = "", *, name: str | None = None, choices: Mapping[str, OptionValue] | None = None
 ) -> T:
     """A field of a method's dataclass that has an option of its own."""
-    return cast(T, field(default=default, metadata={"name": name, "help": help, "choices": choices}))
+    return field(default=default, metadata={"option": name, "help": help, "choices": choices})
 
 
 @cache
@@ -57,7 +57,7 @@ def hyperparameters_of(method: type) -> Mapping[str, Hyperparameter]:
     return {one.name: one for one in found}
 
 
-def _hyperparameter(one: Field[Any], kind: object) -> Hyperparameter:
+def _hyperparameter(one: Field[Any], kind: Any) -> Hyperparameter:
     told = one.metadata
-    name = told.get("name") or one.name
+    name = told.get("option") or one.name
     return Hyperparameter(name, one.name, TypeAdapter(kind), told.get("help", ""), told.get("choices"))

@@ -19,10 +19,10 @@ from exhume.attacks.failed_solve import Finished, SolveFailed, finished, judged,
 from exhume.attacks.interruption import Interruption
 from exhume.attacks.judgement import AttackProblem, Case, Judgement, Resources
 from exhume.attacks.method import AnyMethod
-from exhume.attacks.state import Step
 from exhume.attacks.outline import Outline
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.registry import known_methods
+from exhume.attacks.state import Step
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
 from exhume.features.rows import raw_bytes
@@ -258,7 +258,12 @@ def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
 
 
 def _reconstruction(
-    case: Case[AttackProblem], method: AnyMethod, end: Finished, judgement: Judgement, last: dict[str, float], settings: dict[str, Any]
+    case: Case[AttackProblem],
+    method: AnyMethod,
+    end: Finished,
+    judgement: Judgement,
+    last: dict[str, float],
+    settings: dict[str, Any],
 ) -> Reconstruction:
     failures = [failure for failure in (end.failure, judgement.facts.get("failure")) if failure is not None]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)

@@ -88,8 +88,8 @@ class Method(ABC, Generic[P]):
         return () if cls.refusal(Outline.of(observation)) else (PlannedAttack(cls.name, cls.needs, seed),)
 
     @classmethod
-    def why_not(cls, observation: Observation) -> str:
-        """One sentence on why it is not part of an audit that could have made it."""
+    def why_not(cls, observation: Observation, no_silence: str | None) -> str:
+        """One sentence on why an audit does not make it. `no_silence`: what keeps attacks from each of the layers."""
         return cls.needs
 
     # --- its hyperparameters
@@ -122,11 +122,6 @@ class Method(ABC, Generic[P]):
     def needs_samples(self) -> bool:
         """Whether the number of samples has to be told; otherwise it is found."""
         return False
-
-    @property
-    def innermost(self) -> "AnyMethod":
-        """The method that does the work, of one that runs another."""
-        return self
 
     def as_start(self) -> Self:
         """The same method where only a start for another stage is wanted."""

@@ -15,11 +15,11 @@ from torch import Tensor
 from exhume.attacks.judgement import Facts, Judgement
 from exhume.attacks.method import Method
 from exhume.attacks.problem import Problem
-from exhume.attacks.state import State, Step
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.span import PassCounter
+from exhume.attacks.state import State, Step
 
 MOST_USED = 0.6  # share of the equations that the unknowns of a further stage may use up
 

@@ -5,18 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
-from exhume.attacks.choice import choose_method, known_subspace
-from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.ranks import ALONE
-from exhume.attacks.room import require_room
-from exhume.attacks.silent.whole_inputs import whole_inputs
-from exhume.auditing.plan import Offer
+from exhume.attacks.loop import Attacked, Progress
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.running.prepare import PreparedAttack, prepare, run
+from exhume.attacks.running.settings import AttackSettings
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
-from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
 from exhume.private_paths import without_folders
 from exhume.reconstruction import Outcome, Reconstruction
@@ -29,14 +23,14 @@ GENEROUS = 1.5
 EXPLAINED = 0.01
 """Share of the unseen weights that trusted candidates may leave unexplained without another attack being tried."""
 _ORDER = (Outcome.RECOVERED, Outcome.PARTIAL, Outcome.SPURIOUS, Outcome.NOT_CONVERGED)
-Watch = Callable[[Offer, Progress], None]
+Watch = Callable[[PlannedAttack, Progress], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """One attack: what came of it, or why it could not run."""
 
-    offer: Offer
+    offer: PlannedAttack
     attacked: Attacked | None
     snapshots: tuple[Snapshot, ...]
     seconds: float
@@ -61,12 +55,15 @@ class Attempt:
 
 def carry_out(
     observation: Observation,
-    offers: tuple[Offer, ...],
+    offers: tuple[PlannedAttack, ...],
     seconds: float,
-    memory_bytes: int | None,
+    settings: AttackSettings,
     watch: Watch | None = None,
 ) -> tuple[Attempt, ...]:
-    """Runs the offers in their order until one recovers everything, the time ends, or somebody interrupts."""
+    """Runs the offers in their order until one recovers everything, the time ends, or somebody interrupts.
+
+    `settings` is what they have in common; each gets its own method, seed, time and what it is told.
+    """
     began = time.monotonic()
     attempts: list[Attempt] = []
     for index, offer in enumerate(offers):
@@ -75,7 +72,8 @@ def carry_out(
             attempts.append(Attempt(offer, None, (), 0.0, OUT_OF_TIME))
             continue
         share = min(max(left, LEAST_SECONDS), GENEROUS * left / (len(offers) - index))
-        attempts.append(_attempt(observation, offer, Limits(max(share, LEAST_SECONDS), memory_bytes), watch))
+        limits = replace(settings.limits, seconds=max(share, LEAST_SECONDS))
+        attempts.append(_attempt(observation, offer, replace(settings, limits=limits), watch))
         done = attempts[-1].attacked
         if done is not None and (done.interrupted or _decides(done.reconstruction)):
             break
@@ -103,7 +101,7 @@ def best_of(attempts: tuple[Attempt, ...]) -> Attempt | None:
         return place, not pictured, found.loss if found.held_out_loss is None else found.held_out_loss
 
     ran = [attempt for attempt in attempts if attempt.attacked is not None]
-    layers = [attempt for attempt in ran if attempt.offer.method == "silent-units"]
+    layers = [attempt for attempt in ran if attempt.offer.layer is not None]
     most = max(layers, key=_shown, default=None)  # losses of different layers are not of one kind
     return min((attempt for attempt in ran if attempt not in layers or attempt is most), key=rank, default=None)
 
@@ -115,26 +113,24 @@ def _shown(attempt: Attempt) -> tuple[int, int]:
     return sum(value >= 0.5 for value in confidence), len(confidence)
 
 
-def require_room_for_any(observation: Observation, offers: Sequence[Offer], memory_bytes: int | None) -> None:
+def require_room_for_any(observation: Observation, offers: Sequence[PlannedAttack], settings: AttackSettings) -> None:
     """Refuses, before anything runs, a budget into which none of the attacks fits."""
     refusals = []
     for offer in offers:
         try:
-            told, method = offer.seen(observation), _method(observation, offer)
-            require_room(told, method, memory_bytes, torch.float32, ALONE)
+            _prepared(observation, offer, settings)
         except UsageError as refusal:
             refusals.append(refusal)
     if refusals and len(refusals) == len(offers):
         raise refusals[0]
 
 
-def _method(observation: Observation, offer: Offer) -> AnyMethod:
-    network = isinstance(observation.features, ModuleFeatures)
-    known = known_subspace(observation) if offer.method == "subspace" else None
-    return choose_method(offer.method, network=network, known=known)
+def _prepared(observation: Observation, offer: PlannedAttack, settings: AttackSettings) -> PreparedAttack:
+    own = replace(settings, method=offer.method, samples=offer.samples, seed=offer.seed)
+    return prepare(offer.seen(observation), own)
 
 
-def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watch | None) -> Attempt:
+def _attempt(observation: Observation, offer: PlannedAttack, settings: AttackSettings, watch: Watch | None) -> Attempt:
     keeper = SnapshotKeeper()
 
     def onlooker(progress: Progress) -> None:
@@ -144,12 +140,7 @@ def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watc
 
     began = time.monotonic()
     try:
-        told, method = offer.seen(observation), _method(observation, offer)
-        require_room(told, method, limits.memory_bytes, torch.float32, ALONE)
-        attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
-        found = whole_inputs(attacked.reconstruction, told)
-        attacked = replace(attacked, reconstruction=found)
+        attacked = run(_prepared(observation, offer, settings), onlooker)
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
         return Attempt(offer, None, (), time.monotonic() - began, without_folders(str(problem)))
-    shown = () if "pieces" in found.facts else keeper.snapshots()  # on the way candidates were pieces of inputs
-    return Attempt(offer, attacked, shown, time.monotonic() - began)
+    return Attempt(offer, attacked, keeper.of(attacked.reconstruction), time.monotonic() - began)

@@ -7,9 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from exhume.attacks.loop import Limits
+from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.attempts import OUT_OF_TIME, Attempt, Watch, best_of, carry_out, require_room_for_any
 from exhume.auditing.cost import cost_line, cost_of
-from exhume.auditing.plan import Offer, Plan, make_plan
+from exhume.auditing.plan import Plan, make_plan
 from exhume.auditing.records import Control
 from exhume.auditing.target import Target
 from exhume.auditing.what_if import Defended, check_what_if, defend, published
@@ -43,6 +48,7 @@ class AuditSettings:
     what_if: tuple[str, ...] = ()
     recipe: tuple[str, ...] = ()
     seed: int = 0
+    device: torch.device | str = "cpu"
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf:
@@ -50,6 +56,11 @@ class AuditSettings:
         if self.samples is not None and self.samples < 1:
             raise UsageError(f"expected at least 1 sample, found {self.samples}")
         check_recipes(self.recipe)
+
+    @property
+    def of_attacks(self) -> AttackSettings:
+        """What all attacks of the audit have in common."""
+        return AttackSettings(limits=Limits(memory_bytes=self.memory_bytes), device=self.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +147,9 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
     deadline = time.monotonic() + settings.seconds
     plan = make_plan(target, settings.samples, settings.seed)
-    require_room_for_any(target.observation, plan.offers, settings.memory_bytes)
+    require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = settings.seconds / (2 if settings.what_if else 1)
-    attempts = carry_out(target.observation, plan.offers, share, settings.memory_bytes, watch)
+    attempts = carry_out(target.observation, plan.offers, share, settings.of_attacks, watch)
     best = best_of(attempts)
     refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
     if best is None and refusals and OUT_OF_TIME not in refusals:
@@ -198,7 +209,7 @@ def _floor(observation: Observation, truth: Truth) -> float | None:
 def _what_if(
     question: Question,
     settings: AuditSettings,
-    offer: Offer,
+    offer: PlannedAttack,
     subject: Subject,
     evidence: Evidence,
     deadline: float,
@@ -213,7 +224,7 @@ def _what_if(
         try:
             defended = defend(name, target, truth, settings.seed)
             again = _same_attacks(defended.target, offer)
-            attempts = carry_out(defended.observation, again, left, settings.memory_bytes, watch)
+            attempts = carry_out(defended.observation, again, left, settings.of_attacks, watch)
             lines.append(_reaudited(question, settings, defended, attempts))
         except ExhumeError as problem:
             empty = dict.fromkeys(("recovered", "samples", "error", "held_out_loss", "verdict"))
@@ -221,7 +232,7 @@ def _what_if(
     return lines
 
 
-def _same_attacks(target: Target, offer: Offer) -> tuple[Offer, ...]:
+def _same_attacks(target: Target, offer: PlannedAttack) -> tuple[PlannedAttack, ...]:
     """The attack that did best, or the first one of those that still apply.
 
     Of an attack on a layer, those on its other states follow: a defence may change one of them and leave the others.
@@ -229,7 +240,7 @@ def _same_attacks(target: Target, offer: Offer) -> tuple[Offer, ...]:
     offers = make_plan(target, offer.samples, offer.seed).offers
     same = [other for other in offers if other.method == offer.method]
     same.sort(key=lambda other: other.layer != offer.layer)
-    return tuple(same if offer.method == "silent-units" and same else (same or offers)[:1])
+    return tuple(same if offer.layer is not None and same else (same or offers)[:1])
 
 
 def _reaudited(

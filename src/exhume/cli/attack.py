@@ -64,6 +64,9 @@ def attack(
     pool: Annotated[
         int, typer.Option(min=1, help="Attack from so many seeds, and keep what the runs agree on, best first.")
     ] = 1,
+    hyperparameters: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE: any other hyperparameter of the method.")
+    ] = None,
     model: ModelOption = None,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -76,8 +79,8 @@ def attack(
     """
     from exhume.cli.ranks import started_ranks
     from exhume.experiments.attack_request import AttackRequest
+    from exhume.experiments.attacking import attack_run
     from exhume.experiments.run import RunFolder
-    from exhume.features.module import ModuleFeatures
     from exhume.validation import parse_fields
     from exhume.values import parse_samples
 
@@ -105,14 +108,15 @@ def attack(
             exact=exact,
             start_seeds=start_seeds,
             pool=pool,
+            set=tuple(hyperparameters or ()),
         )
         folder = RunFolder.existing(run)
         observation = folder.observation(model)
-        if ranks.first and isinstance(observation.features, ModuleFeatures) and observation.features.note:
+        if ranks.first and observation.features.note:
             say(observation.features.note, json)
         prepared = request.prepare(folder, observation, seed, ranks)
         with attack_bar(prepared.method.iterations, shown=ranks.first and pool == 1) as show:
-            attacked = prepared.run(show, lambda line: say(line, as_json=True))
+            attacked = attack_run(folder, prepared, show, lambda line: say(line, as_json=True))
     if ranks.first:
         _tell(attacked, json)
     if attacked.interrupted:

@@ -15,9 +15,9 @@ from exhume.cli.output import attack_bar, print_json, say
 
 if TYPE_CHECKING:
     from exhume.attacks.loop import Progress
+    from exhume.attacks.offer import PlannedAttack
     from exhume.auditing.audit import Audit
     from exhume.auditing.from_files import Request
-    from exhume.auditing.plan import Offer
     from exhume.data.config import DataConfig
 
 
@@ -205,7 +205,7 @@ def _seed_bar(seeds: int | None) -> "Iterator[Callable[[int], None]]":
 
 
 @contextmanager
-def _bars() -> "Iterator[Callable[[Offer, Progress], None]]":
+def _bars() -> "Iterator[Callable[[PlannedAttack, Progress], None]]":
     """One bar a method; where standard error is no terminal nothing is shown."""
     from exhume.attacks.modules.newton import ModuleNewton
 

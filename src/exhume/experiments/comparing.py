@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from exhume.attacks.choice import tell
-from exhume.attacks.family import FAMILY, Composition, composition
-from exhume.attacks.loop import run_attack
+from exhume.attacks.family import Member, family
+from exhume.attacks.running.prepare import run as run_prepared
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attack_request import AttackRequest
 from exhume.experiments.known_samples import unknown_part
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score
 from exhume.files import SCHEMA
-from exhume.known import KNOWN_FILE
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 
@@ -57,22 +55,21 @@ def compare_attacks(
     told: Callable[[str], None] = lambda line: None,
 ) -> list[Compared]:
     """Every attack of those names (none: the whole family), in at most so many seconds each."""
-    for name in names:
-        if composition(name) is None:
-            raise UsageError(f"expected attacks out of {', '.join(entry.name for entry in FAMILY)}, found {name!r}")
+    for name in set(names) - {member.name for member in family()}:
+        raise UsageError(f"expected attacks out of {', '.join(member.name for member in family())}, found {name!r}")
     observation = run.observation(factory)
     compared = []
-    for entry in FAMILY:
-        if names and entry.name not in names:
+    for member in family():
+        if names and member.name not in names:
             continue
-        told(f"{entry.name} ...")
+        told(f"{member.name} ...")
         try:
-            asked = AttackRequest.model_validate({**entry.request, "budget": seconds, "dtype": dtype})
-            found = _attack(run, observation, asked, seed)
-        except (UsageError, ExhumeError) as reason:
-            compared.append(Compared(entry.name, entry.knowledge, str(reason)))
+            request = AttackRequest(method=member.name, budget=seconds, dtype=dtype)
+            found = run_prepared(request.prepare(run, observation, seed)).reconstruction
+        except ExhumeError as reason:
+            compared.append(Compared(member.name, member.composition.knowledge, str(reason)))
             continue
-        compared.append(_row(run, observation, entry, found))
+        compared.append(_row(run, observation, member, found))
     return compared
 
 
@@ -81,20 +78,10 @@ def as_json(run: RunFolder, compared: Sequence[Compared], seconds: float) -> dic
     return {"schema": SCHEMA, "run": run.path.name, "budget_seconds": _finite(seconds), "attacks": rows}
 
 
-def _attack(run: RunFolder, observation: Observation, request: AttackRequest, seed: int) -> Reconstruction:
-    if request.method == "informed" and not (run.path / KNOWN_FILE).exists():
-        raise UsageError("needs the other samples: 'exhume known' writes them")
-    if observation.start is not None:
-        raise UsageError("needs the initial head, which is known up to its seed: 'exhume attack' looks for it")
-    made = request.prepare(run, observation, seed)
-    seen, limits = tell(made.observation, made.method, made.settings.samples), made.settings.limits
-    return run_attack(seen, made.method, seed=seed, limits=limits, dtype=made.settings.dtype).reconstruction
-
-
-def _row(run: RunFolder, observation: Observation, entry: Composition, found: Reconstruction) -> Compared:
+def _row(run: RunFolder, observation: Observation, member: Member, found: Reconstruction) -> Compared:
     row = Compared(
-        name=entry.name,
-        knowledge=entry.knowledge,
+        name=member.name,
+        knowledge=member.composition.knowledge,
         outcome=found.outcome.value,
         candidates=len(found.candidates),
         trusted=sum(value >= 0.5 for value in found.certificate.confidence),

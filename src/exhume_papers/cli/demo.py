@@ -21,12 +21,13 @@ def demo(
     Example: exhume demo --out demo
     """
     from exhume import seeds
-    from exhume.attacks.choice import choose_method
+    from exhume.attacks.running.prepare import prepare
+    from exhume.attacks.running.settings import AttackSettings
     from exhume.cli.attack import tell_attack
     from exhume.cli.evaluate import tell_scores
     from exhume.data.config import DataConfig
     from exhume.data.load import load
-    from exhume.experiments.attacking import AttackSettings, attack_run
+    from exhume.experiments.attacking import attack_run
     from exhume.experiments.run import RunFolder
     from exhume.experiments.scoring import score_run
     from exhume.report.page import write_report
@@ -39,10 +40,11 @@ def demo(
     say(f"1. Training: {faces.description}.", json)
     train_run(out, data_config, RandomFeaturesConfig(params=RATIO * d * n), faces)
     say(f"   The model is {RATIO * d * n:,} weights. The faces are put away.", json)
-    run, method = RunFolder.existing(out), choose_method("auto")
+    run = RunFolder.existing(out)
+    prepared = prepare(run.observation(), AttackSettings())
     say("2. Digging.", json)
-    with attack_bar(method.iterations) as show:
-        attacked = attack_run(run, method, AttackSettings(), show)
+    with attack_bar(prepared.method.iterations) as show:
+        attacked = attack_run(run, prepared, show)
     tell_attack(attacked.summary, json)
     say("3. Holding what was found against the faces.", json)
     scores = score_run(run)

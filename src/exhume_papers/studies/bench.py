@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from exhume import seeds
-from exhume.attacks.choice import choose_method, tell
-from exhume.attacks.loop import Limits, Progress, run_attack
+from exhume.attacks.loop import Limits, Progress
+from exhume.attacks.running.prepare import prepare, run
+from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.metrics.errors import reconstruction_error, signed_error
@@ -73,7 +74,8 @@ def time_attack(case: Case, method: str, seconds: float = math.inf, iterations: 
     n, d = data.inputs.shape
     config = RandomFeaturesConfig(params=round(case.ratio * n * d), activation=case.activation, seed=case.seed)
     victim = train_random_features(config, data, draw_rows(config, d))
-    chosen = choose_method(method, iterations=iterations)
+    options = {} if iterations is None else {"iterations": iterations}
+    settings = AttackSettings(method, options, seed=case.seed, limits=Limits(seconds))
     curve: list[tuple[float, float, float]] = []
     spent, every = 0.0, 1 if method == "split-newton" else 50
 
@@ -86,8 +88,7 @@ def time_attack(case: Case, method: str, seconds: float = math.inf, iterations: 
         curve.append((progress.passes, progress.seconds - spent, error))
         spent += time.monotonic() - began
 
-    observation = tell(victim.observation, chosen, None)
-    found = run_attack(observation, chosen, seed=case.seed, limits=Limits(seconds), watch=watch).reconstruction
+    found = run(prepare(victim.observation, settings), watch).reconstruction
     reached = next(((passes, after) for passes, after, error in curve if error <= TARGET), (None, None))
     return Timing(
         method=method,

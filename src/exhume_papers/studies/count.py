@@ -20,11 +20,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.running.prepare import prepare, run
+from exhume.attacks.running.settings import AttackSettings
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.metrics.errors import reconstruction_error
@@ -112,8 +113,8 @@ def guess_samples(
 
 def certified_samples(observation: Observation, *, seed: int = 0, limits: Limits | None = None) -> Reconstruction:
     """exhume's attack, which is not told n."""
-    method = choose_method("auto", known=known_subspace(observation))
-    return run_attack(observation.told(None), method, seed=seed, limits=limits).reconstruction
+    settings = AttackSettings(seed=seed, limits=limits or Limits())
+    return run(prepare(observation, settings)).reconstruction
 
 
 def estimate(guesses: Iterable[Guess], certified: Reconstruction) -> Counts:

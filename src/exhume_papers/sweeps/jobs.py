@@ -10,6 +10,7 @@ from typing import Any
 from exhume.attacks.loop import Progress
 from exhume.data.load import load
 from exhume.errors import ExhumeError
+from exhume.experiments.attacking import attack_run
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
 from exhume.private_paths import without_folders
@@ -109,7 +110,7 @@ def _attack(job: AttackJob, folder: SweepFolder, watch: Watch) -> dict[str, Any]
     def show(progress: Progress) -> None:
         watch(f"loss {progress.step.loss:.1e}, {progress.step.iteration:,} iterations")
 
-    attacked = prepared.run(show, watch)
+    attacked = attack_run(part, prepared, show, watch)
     if attacked.interrupted:
         return None
     summary = part.update_summary(score_run(part, factory=run.victim.factory).summary())

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from exhume.attacks.method import AnyMethod
+from exhume.attacks.outline import Outline
+from exhume.attacks.running.prepare import PreparedAttack
 from exhume.data.config import DataConfig
 from exhume.experiments.attack_request import SweptAttackRequest
 from exhume.experiments.run import RunFolder
@@ -38,12 +40,12 @@ def key_of(value: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class PlannedVictim:
     """Settings at their default are left out of the key: one that is added later changes no key. So is the place
-    where images lie, which may differ between machines. `target` follows from the rest, and from the data."""
+    where images lie, which may differ between machines. `outline` follows from the rest, and from the data."""
 
     data: DataConfig
     model: VictimConfig
     defence: str
-    target: Target
+    outline: Outline
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -88,7 +90,7 @@ class PlannedRun:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        attack = self.attack.identity(self.victim.target, self.contents)
+        attack = self.attack.identity(self.victim.outline, self.contents)
         return {**self.victim.identity, "attack": attack, "attack_seed": self.attack_seed}
 
     @property
@@ -98,7 +100,7 @@ class PlannedRun:
 
     def method(self) -> AnyMethod:
         """Without what files tell it."""
-        return self.attack.method_for(self.victim.target)
+        return self.attack.method_for(self.victim.outline)
 
     def prepare(self, folder: RunFolder, observation: Observation) -> PreparedAttack:
         return self.attack.prepare(folder, observation, self.attack_seed)

@@ -41,12 +41,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from exhume.activations import activation
+from exhume.attacks.outline import Outline
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.defences.kinds import parse_defences
 from exhume.errors import UsageError
-from exhume.experiments.attack_request import SweptAttackRequest, Target
+from exhume.experiments.attack_request import SweptAttackRequest
 from exhume.networks.resnet import POSITIONS
 from exhume.validation import parse_fields
 from exhume_papers.making.training import VictimConfig
@@ -112,7 +113,7 @@ class Sweep(BaseModel):
                     options = {f"train.{key}": value for key, value in point.items()}
                     options |= {f"attack.{key}": value for key, value in given.items()}
                     with said_with(place("attack", number, None)):
-                        contents = files.read(attack, victim.target)
+                        contents = files.read(attack, victim.outline)
                         run = PlannedRun(victim, attack, seed, options, size.work * attack.pool, size.memory, contents)
                         run.key  # noqa: B018 (checks the attack against this kind of victim)
                     runs.append(run)
@@ -148,13 +149,13 @@ class FileShelf:
     """The files of attacks, each read once for all victims of the same form."""
 
     def __init__(self) -> None:
-        self._read: dict[tuple[SweptAttackRequest, Target], dict[str, str]] = {}
+        self._read: dict[tuple[SweptAttackRequest, Outline], dict[str, str]] = {}
 
-    def read(self, attack: SweptAttackRequest, target: Target) -> dict[str, str]:
+    def read(self, attack: SweptAttackRequest, outline: Outline) -> dict[str, str]:
         """What is in them, hashed, by the options that name them."""
-        if (attack, target) not in self._read:
-            self._read[attack, target] = attack.read_files(target)
-        return self._read[attack, target]
+        if (attack, outline) not in self._read:
+            self._read[attack, outline] = attack.read_files(outline)
+        return self._read[attack, outline]
 
 
 def _victim(request: VictimRequest, seed: int, data: DataShelf) -> tuple[PlannedVictim, Dataset]:
@@ -165,15 +166,15 @@ def _victim(request: VictimRequest, seed: int, data: DataShelf) -> tuple[Planned
         activation(model.activation)  # refuses an unknown name
     ridge = model.ridge if isinstance(model, RandomFeaturesConfig) else None
     parse_defences(defence, ridge=ridge or 0.0, seed=seed)
-    return PlannedVictim(config, model, defence, _target(model, dataset)), dataset
+    return PlannedVictim(config, model, defence, _outline(model, dataset)), dataset
 
 
-def _target(model: VictimConfig, data: Dataset) -> Target:
+def _outline(model: VictimConfig, data: Dataset) -> Outline:
     """What will be known of the victim's observation once it is there."""
     n, d = data.inputs.shape
     knows = isinstance(model, TwoLayerConfig) and model.knows_first_layer
     outputs = 1 if isinstance(model, RandomFeaturesConfig | GlmConfig) else model.outputs
-    return Target(
+    return Outline(
         d=d,
         network=isinstance(model, ResNetConfig | VisionTransformerConfig | FactoryConfig),
         outputs=outputs,

@@ -26,15 +26,17 @@ from torch import Tensor
 from exhume.attacks.composition import Composition
 from exhume.attacks.hyperparameters import Hyperparameter
 from exhume.attacks.judgement import Case, Resources
+from exhume.attacks.method import Method
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.problem import PriorCase, PriorProblem
 from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, pruned, refined, regrown, told_apart
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.state import State, Step
+from exhume.attacks.problem import Problem
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.case import RidgeCase
-from exhume.attacks.ridge.method import OnRidgeForm, RidgeMethod
+from exhume.attacks.ridge.method import OnRidgeForm
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.state import State, Step
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.errors import UsageError
 from exhume.observation import Observation
@@ -81,7 +83,7 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
     """
 
     spectrum: Spectrum = field(default_factory=Spectrum)
-    release: RidgeMethod = field(default_factory=SplitNewton)
+    release: Method[Problem] = field(default_factory=SplitNewton)
     within: SubspaceAttack | None = None
     resolution: int | None = None
 
@@ -90,7 +92,9 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
             raise UsageError(f"expected a resolution of at least 1 frequency, found {self.resolution}")
 
     name: ClassVar[str] = "image-prior"
-    needs: ClassVar[str] = "It is for images where there are too few weights; run it with 'exhume attack --prior image'."
+    needs: ClassVar[str] = (
+        "It is for images with too few weights for all of them; run it with 'exhume attack --prior image'."
+    )
     stands_for: ClassVar[Mapping[str, str]] = {"method": "split-newton", "prior": "image"}
     composition: ClassVar[Composition] = Composition(
         features="φ(Vx + b), averaged over what is not resolved",
@@ -239,7 +243,7 @@ class _Search:
         self.problem.loss.counter.total = numbers["passes"]
 
 
-def _released(method: RidgeMethod, search: _Search, allowed: bool) -> Iterator[Step]:
+def _released(method: Method[Problem], search: _Search, allowed: bool) -> Iterator[Step]:
     """On from what was found without a prior, where there are more equations than unknowns; the better of both."""
     whole, start = search.problem.whole, search.found()
     before = search.iteration

@@ -31,6 +31,7 @@ class Recovered:
     def of(cls, found: Reconstruction) -> "Recovered":
         if "layer" not in found.facts:
             raise UsageError(f"expected embeddings recovered by silent-units, found a result of {found.method}")
+        found = found.pieces or found
         sure = torch.tensor(found.certificate.confidence) >= SURE
         return cls(found.candidates[sure].double(), found.facts.get("expected_error") or 0.0)
 

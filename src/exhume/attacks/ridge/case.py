@@ -38,7 +38,9 @@ class RidgeCase:
     facts: Facts = field(default_factory=dict)
 
     @classmethod
-    def open(cls, observation: Observation, few_rows: bool, seed: int, held_out: float, resources: Resources) -> "RidgeCase":
+    def open(
+        cls, observation: Observation, few_rows: bool, seed: int, held_out: float, resources: Resources
+    ) -> "RidgeCase":
         """V is held in memory where it fits; where it does not, a method that can do with `few_rows` gets as many.
 
         Of several ranks each takes its own share of these rows, and has memory for as many.

@@ -28,7 +28,6 @@ from exhume.attacks.composition import Composition
 from exhume.attacks.hyperparameters import option
 from exhume.attacks.offer import PlannedAttack
 from exhume.attacks.problem import Problem
-from exhume.attacks.state import State, Step
 from exhume.attacks.ridge.growth import WORTH, Growth
 from exhume.attacks.ridge.levenberg import Pace
 from exhume.attacks.ridge.method import RidgeMethod
@@ -41,6 +40,7 @@ from exhume.attacks.ridge.span import Fit, SpanLoss
 from exhume.attacks.ridge.standing_out import standing_out
 from exhume.attacks.ridge.turning import Turning, signs_tell
 from exhume.attacks.ridge.workbench import Fits, Workbench
+from exhume.attacks.state import State, Step
 from exhume.errors import UsageError
 from exhume.observation import Observation
 

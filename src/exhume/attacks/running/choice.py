@@ -110,39 +110,35 @@ def _known_subspace(outline: Outline) -> Source:
 
 
 def _wrapped(method: AnyMethod, settings: AttackSettings, outline: Outline, insist: bool) -> AnyMethod:
-    if settings.subspace is not None:
-        method = _in_subspace(method, settings.subspace, outline, insist)
+    source = settings.subspace
+    within = None if source in (None, *method.own_subspaces) else _in_subspace(method, source, outline, insist)
     if settings.prior == "none":
-        return method
-    return _with_prior(method, settings.spectrum, settings.resolution, outline)
+        return within or method
+    _check_prior(method, source, outline)
+    return ImagePrior(settings.spectrum or Spectrum(), method, within, settings.resolution)
 
 
-def _in_subspace(method: AnyMethod, source: Source, outline: Outline, insist: bool) -> AnyMethod:
-    """The method in the coordinates of the subspace, or itself where it makes use of one by itself."""
-    if source in method.own_subspaces:
-        return method
+def _in_subspace(method: AnyMethod, source: Source | None, outline: Outline, insist: bool) -> SubspaceAttack:
+    assert source is not None
     if not method.lowers:
         refusal = SubspaceAttack.refusal(outline)
-        instead = f"{method.name} takes {' or '.join(method.own_subspaces)} ones" if method.own_subspaces else "leave it"
+        instead = "give a FILE, or leave it out" if "given" in method.own_subspaces else "leave it out"
         raise UsageError(refusal or f"expected no --subspace with {method.name}, found {source!r}; {instead}")
     if source == "first-layer":
         require_first_layer(outline.subspace is not None)
     return SubspaceAttack(source, method, insist)
 
 
-def _with_prior(method: AnyMethod, spectrum: Spectrum | None, resolution: int | None, outline: Outline) -> ImagePrior:
-    """Around a search that can go on from what the prior found, in the whole space or in a subspace that is known."""
-    search = method.innermost
-    within = None if search is method else method
-    if within is not None and within.source == "moments":
+def _check_prior(method: AnyMethod, source: Source | None, outline: Outline) -> None:
+    """It goes around a search that can go on from what the prior found, in the whole space or in a known subspace."""
+    if source == "moments":
         raise UsageError(
             "expected --prior image in the whole space or in a known subspace, found one from moments, which is only a "
             "start; leave --subspace out, or the prior"
         )
-    if not search.takes_starts:
+    if not method.takes_starts:
         raise UsageError(
-            f"expected --prior image with --method split-newton, found {search.name}; leave one of them out"
+            f"expected --prior image with --method split-newton, found {method.name}; leave one of them out"
         )
     if outline.image_shape is None:
         raise UsageError("expected an observation of images for --prior image, found other data; leave it out")
-    return ImagePrior(spectrum or Spectrum(), search, within, resolution)

@@ -1,9 +1,9 @@
 """The one way into an attack: `prepare` makes an observation and a request ready, `run` carries it out.
 
-    choose    the method, and the observation as that method looks at it: a network as φ(Wx + b), or with its layers
-    search    the initial head, where it is known up to its seed
-    withhold  the number of samples, unless the method has to be told it
-    refuse    a budget of memory that is too small
+choose    the method, and the observation as that method looks at it: a network as φ(Wx + b), or with its layers
+search    the initial head, where it is known up to its seed
+withhold  the number of samples, unless the method has to be told it
+refuse    a budget of memory that is too small
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Watch = Callable[[Progress], None]
 
 @dataclass(frozen=True, eq=False)
 class PreparedAttack:
-    """`observation` is what the method sees. `start`: what came of the search for the initial head, if there was one."""
+    """`observation` is what the method sees. `start`: what came of the search for the initial head."""
 
     observation: Observation
     method: AnyMethod

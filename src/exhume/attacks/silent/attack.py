@@ -21,7 +21,6 @@ from exhume.attacks.method import Method
 from exhume.attacks.offer import PlannedAttack
 from exhume.attacks.outline import Outline
 from exhume.attacks.ranks import Ranks
-from exhume.attacks.state import State, Step
 from exhume.attacks.silent.certificate import Witnessed, witnessed
 from exhume.attacks.silent.joint import completed
 from exhume.attacks.silent.layers import layers_of, require_layers, silent_bytes, with_layers
@@ -31,6 +30,7 @@ from exhume.attacks.silent.search import Found, nothing_found, search
 from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import Spectrum, spectrum
 from exhume.attacks.silent.whole_inputs import whole_inputs
+from exhume.attacks.state import State, Step
 from exhume.errors import ExhumeError
 from exhume.layer_states import FAINT, LayerStates
 from exhume.observation import Observation
@@ -96,6 +96,14 @@ class SilentUnits(Method[SilentProblem]):
         return tuple(
             PlannedAttack(cls.name, f"{_capital(states.describe())}. {_told_apart(states)}", seed, layer=place)
             for place, states in enumerate(layers_of(observation))
+        )
+
+    @classmethod
+    def why_not(cls, observation: Observation, no_silence: str | None) -> str:
+        if no_silence is None:
+            return cls.needs
+        return (
+            f"It needs a ReLU layer that reads the inputs, frozen features, or few large patches. Here, {no_silence}."
         )
 
     def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:

@@ -23,6 +23,8 @@ SURE = 0.5
 
 def whole_inputs(found: Reconstruction, observation: Observation) -> Reconstruction:
     """The same result, its candidates as inputs if all pieces that are called recovered could be made into some."""
+    if "inputs_made" in found.facts:
+        return found
     layer = next((layer for layer in observation.layers if layer.name == found.facts.get("layer")), None)
     reading = None if layer is None else layer.reading
     sure = (torch.tensor(found.certificate.confidence) >= SURE).nonzero()[:, 0]
@@ -60,6 +62,7 @@ def _told(
     confidence = tuple(told[members].amin(dim=1).tolist())
     return replace(
         found,
+        pieces=found,
         candidates=inputs.to(found.candidates.dtype),
         coefficients=found.coefficients[members].double().norm(dim=1).to(found.coefficients.dtype),
         certificate=replace(found.certificate, confidence=confidence),

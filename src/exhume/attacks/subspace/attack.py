@@ -22,13 +22,15 @@ from torch import Tensor
 from exhume.attacks.composition import Composition
 from exhume.attacks.hyperparameters import Hyperparameter
 from exhume.attacks.judgement import Case, Resources
+from exhume.attacks.method import Method
 from exhume.attacks.offer import PlannedAttack
 from exhume.attacks.outline import Outline, Source
-from exhume.attacks.state import State, Step
+from exhume.attacks.problem import Problem
 from exhume.attacks.ridge.case import RidgeCase, seen_through
-from exhume.attacks.ridge.method import OnRidgeForm, RidgeMethod
+from exhume.attacks.ridge.method import OnRidgeForm
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.staged import StagedCase, StagedProblem, staged_steps
+from exhume.attacks.state import State, Step
 from exhume.attacks.subspace.drift import DriftCoordinates, drifted_rows
 from exhume.attacks.subspace.first_layer import FirstLayer, first_layer_subspace
 from exhume.attacks.subspace.moments import moment_subspace
@@ -49,7 +51,7 @@ class SubspaceAttack(OnRidgeForm[StagedProblem]):
     """
 
     source: Source
-    inner: RidgeMethod = field(default_factory=SplitNewton)
+    inner: Method[Problem] = field(default_factory=SplitNewton)
     insist: bool = True
 
     name: ClassVar[str] = "subspace"
@@ -88,10 +90,6 @@ class SubspaceAttack(OnRidgeForm[StagedProblem]):
     def hyperparameters(cls) -> Mapping[str, Hyperparameter]:
         """Those of the method that its name stands for."""
         return SplitNewton.hyperparameters()
-
-    @property
-    def innermost(self) -> RidgeMethod:
-        return self.inner
 
     @property
     def iterations(self) -> int:

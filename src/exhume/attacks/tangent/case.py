@@ -69,9 +69,7 @@ class TangentCase:
     facts: Facts = field(default_factory=dict)
 
     @classmethod
-    def open(
-        cls, observation: Observation, view: TangentView, seed: int, held_out: float
-    ) -> "TangentCase":
+    def open(cls, observation: Observation, view: TangentView, seed: int, held_out: float) -> "TangentCase":
         whole = whole_network(observation)
         split = split_units(len(whole.first), held_out, seed)
         norm = observation.knowledge.norm or observation.d**0.5
