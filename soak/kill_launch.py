@@ -47,8 +47,7 @@ def _text(name: object) -> object:
 
 def import_everything() -> None:
     """What the commands would import when they need it: a kill should find them at work instead."""
-    import exhume.attacks.choice
-
+    import exhume.attacks.running.prepare
     import exhume.auditing.from_files
     import exhume.cli.app
     import exhume.data.load

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 import torch
-from exhume.attacks.choice import choose_method
 from torch import nn
 
 import exhume
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, run_attack
 from exhume.attacks.method import AnyMethod
+from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.cli.app import main
 from exhume.features import rows
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_bits_on_a_network() -> None:
     features = penultimate_features(model, "2", (4,))
     weights = torch.tensor([[1.0, -0.8]]) @ features(torch.randn(2, 4)).detach()
     observation = Observation(features, weights, Knowledge(samples=2))
-    method = choose_method("auto", network=True, iterations=10)
+    method = ModuleNewton(iterations=10)
     once, again = (run_attack(observation, method, seed=3) for _ in range(2))
     assert torch.equal(once.reconstruction.candidates, again.reconstruction.candidates)
     assert plain_trace(once) == plain_trace(again)

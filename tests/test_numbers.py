@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from exhume.attacks.choice import choose_method
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ import exhume
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.method import AnyMethod
+from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.problem import Problem
 from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.state import State, Step
@@ -26,6 +26,8 @@ from exhume.reconstruction import Outcome, Reconstruction
 
 SIZES = st.integers(1, 5)
 SCALES = st.floats(-30, 30).map(lambda exponent: 10.0**exponent)
+
+METHODS: dict[str, AnyMethod] = {"split-newton": SplitNewton(iterations=2), "heavy-ball": HeavyBall(iterations=2)}
 
 
 def victim(n: int, d: int, p: int, k: int, scale: float, dtype: torch.dtype, seed: int, activation: str) -> Observation:
@@ -89,7 +91,7 @@ def test_every_shape_precision_and_scale_ends_in_an_outcome(
     p = max(1, n + surplus)
     observation = victim(n, d, p, k, scale, dtype, seed, activation)
     samples = n if method == "heavy-ball" else None
-    chosen = choose_method(method, iterations=2)
+    chosen = METHODS[method]
     found = attack(observation.told(samples), chosen, dtype=dtype)
     assert found is not None, "a valid problem was refused"
     check_finite(found, d, k)
@@ -107,7 +109,7 @@ def test_no_valid_problem_is_refused_whatever_its_shape_precision_and_scale(
     n: int, d: int, p: int, k: int, dtype: torch.dtype, scale: float, method: str
 ) -> None:
     observation = victim(n, d, p, k, scale, dtype, 0, "relu").told(n if method == "heavy-ball" else None)
-    found = attack(observation, choose_method(method, iterations=2), dtype=dtype)
+    found = attack(observation, METHODS[method], dtype=dtype)
     assert found is not None
     check_finite(found, d, k)
 
@@ -138,9 +140,7 @@ def test_networks_of_every_scale_end_in_an_outcome(k: int, d: int, exponent: int
     features = penultimate_features(model, "2", (d,))
     inputs = torch.randn(2, d)
     weights = torch.randn(k, 2) @ features(inputs).detach() * 10.0**exponent
-    found = attack(
-        Observation(features, weights, Knowledge(samples=2)), choose_method("auto", network=True, iterations=2)
-    )
+    found = attack(Observation(features, weights, Knowledge(samples=2)), ModuleNewton(iterations=2))
     assert found is not None, "a valid problem was refused"
     check_finite(found, d, k)
 

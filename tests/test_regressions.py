@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from exhume.attacks.choice import choose_method, known_subspace, tell
 
-from exhume.attacks.loop import Limits, run_attack
+from exhume.attacks.loop import Limits
+from exhume.attacks.running.prepare import prepare, run
+from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.features.module import ModuleFeatures
 from exhume.metrics.errors import evaluate
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome
@@ -81,10 +81,8 @@ def observe(case: Known, folder: object) -> tuple[Dataset, Observation]:
 
 def check(case: Known, tmp_path: object) -> None:
     data, observation = observe(case, tmp_path)
-    network = isinstance(observation.features, ModuleFeatures)
-    method = choose_method(case.method, network=network, known=known_subspace(observation))
-    told = tell(observation, method, case.told)
-    found = run_attack(told, method, seed=case.seed, limits=Limits(600.0)).reconstruction
+    settings = AttackSettings(case.method, samples=case.told, seed=case.seed, limits=Limits(600.0))
+    found = run(prepare(observation, settings)).reconstruction
     error = evaluate(data.inputs, found.candidates.to(data.inputs.dtype)).error
     said = (found.outcome, len(found.candidates), error)
     assert found.outcome is case.outcome, said

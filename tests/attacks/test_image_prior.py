@@ -79,8 +79,6 @@ def test_above_the_threshold_whole_images_do() -> None:
 
 @pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_to_the_same_end() -> None:
-    from exhume.attacks.cases import open_case
-
     from exhume.attacks.judgement import Resources
     from exhume.attacks.prior.problem import PriorProblem
 
@@ -88,7 +86,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end() -> None:
     method = ImagePrior()
 
     def last(resume: State | None) -> tuple[list[int], list[State], torch.Tensor]:
-        problem = open_case(observed(0.5), method, 0, 0.05, resources).problem
+        problem = method.open_case(observed(0.5), 0, 0.05, resources).problem
         assert isinstance(problem, PriorProblem)
         steps = list(method.steps(problem, resume))
         return [step.iteration for step in steps], [step.state for step in steps], steps[-1].candidates

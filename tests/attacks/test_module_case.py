@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from exhume.attacks.cases import open_case
 from torch import nn
 
 from exhume.attacks.judgement import Resources
@@ -19,7 +18,7 @@ from exhume.observation import Knowledge, Observation
 from exhume.reconstruction import Outcome
 
 D, H, N, K = 6, 120, 3, 2
-MEANS = Resources(None, torch.float64, torch.float64, torch.device("cpu"))
+RESOURCES = Resources(None, torch.float64, torch.float64, torch.device("cpu"))
 
 
 def network() -> nn.Module:
@@ -39,7 +38,7 @@ def observed(noise: float = 0.0) -> tuple[Observation, torch.Tensor]:
 
 def case_of(noise: float = 0.0) -> tuple[ModuleCase, torch.Tensor]:
     observation, samples = observed(noise)
-    case = open_case(observation, ModuleNewton(), 0, 0.2, MEANS)
+    case = ModuleNewton().open_case(observation, 0, 0.2, RESOURCES)
     assert isinstance(case, ModuleCase)
     return case, samples
 

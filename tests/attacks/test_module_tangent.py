@@ -8,7 +8,6 @@ import torch
 
 from exhume import seeds
 from exhume.attacks.loop import run_attack
-from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.tangent import ModuleTangentAttack, seen_by_gradients
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
@@ -53,7 +52,7 @@ def test_the_change_of_all_parameters_is_nearly_in_the_span_of_gradients(
 @pytest.mark.slow
 def test_the_solver_of_the_last_layer_finds_the_samples_by_gradients(victim: tuple[Dataset, Observation]) -> None:
     data, observation = victim
-    method = ModuleTangentAttack(ModuleNewton(iterations=100, starts=1))
+    method = ModuleTangentAttack(iterations=100, starts=1)
     found = run_attack(observation, method, dtype=torch.float64).reconstruction
     assert found.method == "ntk"
     assert reconstruction_error(data.inputs, found.candidates) < 0.1

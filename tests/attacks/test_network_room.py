@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from exhume.attacks.cases import open_case
 from torch import nn
 
 from exhume.attacks.judgement import Resources
@@ -68,6 +67,6 @@ def test_the_chunk_changes_nothing_but_the_memory() -> None:
     def last(memory: int | None) -> Step:
         method = ModuleNewton(iterations=12)
         resources = Resources(memory, torch.float32, torch.float32, torch.device("cpu"))
-        return list(method.steps(open_case(observed(3), method, 0, 0.05, resources).problem))[-1]  # type: ignore[arg-type]
+        return list(method.steps(method.open_case(observed(3), 0, 0.05, resources).problem))[-1]
 
     torch.testing.assert_close(last(least).candidates, last(None).candidates, rtol=1e-3, atol=1e-3)

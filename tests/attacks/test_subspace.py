@@ -2,14 +2,18 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from exhume.attacks.choice import choose_method, known_subspace
 
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Progress, run_attack
+from exhume.attacks.method import AnyMethod
+from exhume.attacks.outline import Outline, Source
 from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.choice import choose
+from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
@@ -24,6 +28,11 @@ from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 D, R, N = 100, 4, 5
 QUICK = SplitNewton(rounds=2, attempts=1)
+
+
+def chosen(method: str = "auto", *, known: Source | None = None, network: bool = False, **settings: Any) -> AnyMethod:
+    outline = Outline(d=40, network=network, subspace=known)
+    return choose(AttackSettings(method, **settings), lambda kind: outline)
 
 
 def sphere(dtype: str = "float32") -> Dataset:
@@ -64,8 +73,8 @@ def test_a_given_subspace_lowers_the_threshold_and_the_certificate_knows() -> No
     observation, data = random_features(p=10 * R * N)
     basis = torch.linalg.svd(data.inputs, full_matrices=False).Vh[:R].T
     known = replace(observation, subspace=basis.contiguous()).told(N)
-    assert known_subspace(known) == "given"
-    found = run_attack(known, choose_method("auto", known="given")).reconstruction
+    assert Outline.of(known).subspace == "given"
+    found = run_attack(known, chosen(known="given")).reconstruction
     assert evaluate(data.inputs, found.candidates).error < 1e-3
     assert found.outcome is Outcome.RECOVERED
     assert found.facts["subspace_rank"] == R
@@ -105,7 +114,7 @@ def test_adam_is_refused_where_the_first_layer_is_insisted_on_and_told_where_it_
     observation, _ = two_layer(recipe=Recipe(method="adam", steps=50))
     with pytest.raises(ExhumeError, match=r"change has low rank, found a largest gap .* as after Adam"):
         run_attack(observation, SubspaceAttack("first-layer", QUICK))
-    method = choose_method("auto", known=known_subspace(observation), iterations=5)
+    method = chosen(known=Outline.of(observation).subspace, options={"iterations": 5})
     found = run_attack(observation, method).reconstruction
     assert "no low rank" in found.facts["subspace"]
     assert found.facts["subspace_rank"] is None
@@ -146,14 +155,14 @@ def test_a_further_stage_without_enough_equations_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("request_", "found"),
     [
-        ({"name": "subspace"}, "observation that knows none"),
-        ({"name": "auto", "network": True, "subspace": "moments"}, "no subspace with a network"),
-        ({"name": "subspace", "network": True}, "no subspace with a network"),
+        ({"method": "subspace"}, "observation that knows none"),
+        ({"network": True, "subspace": "moments"}, "no subspace with a network"),
+        ({"method": "subspace", "network": True}, "no subspace with a network"),
     ],
 )
-def test_subspaces_that_cannot_be_had_are_refused(request_: dict[str, object], found: str) -> None:
+def test_subspaces_that_cannot_be_had_are_refused(request_: dict[str, Any], found: str) -> None:
     with pytest.raises(UsageError, match=found):
-        choose_method(**request_)  # type: ignore[arg-type]
+        chosen(**request_)
 
 
 def test_sources_that_an_observation_does_not_have_are_refused() -> None:
@@ -167,10 +176,9 @@ def test_sources_that_an_observation_does_not_have_are_refused() -> None:
 
 
 def test_the_method_is_chosen_by_what_is_known() -> None:
-    assert isinstance(choose_method("auto"), SplitNewton)
-    assert isinstance(choose_method("split-newton", known="first-layer"), SplitNewton)
-    chosen = choose_method("auto", known="first-layer")
-    assert chosen == SubspaceAttack("first-layer", SplitNewton(), insist=False)
-    assert choose_method("subspace", known="first-layer") == SubspaceAttack("first-layer", SplitNewton())
-    inside = choose_method("heavy-ball", subspace="given", step_size=3.0)
+    assert isinstance(chosen(), SplitNewton)
+    assert isinstance(chosen("split-newton", known="first-layer"), SplitNewton)
+    assert chosen(known="first-layer") == SubspaceAttack("first-layer", SplitNewton(), insist=False)
+    assert chosen("subspace", known="first-layer") == SubspaceAttack("first-layer", SplitNewton())
+    inside = chosen("heavy-ball", subspace="given", options={"step": 3.0})
     assert inside == SubspaceAttack("given", HeavyBall(step_size=3.0))

@@ -1,9 +1,10 @@
 from typing import Any
 
 import torch
-from exhume.attacks.choice import METHODS
 from torch import nn
 
+from exhume.attacks.registry import method_names
+from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.attempts import best_of, carry_out
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.plan import make_plan
@@ -22,7 +23,7 @@ def test_every_method_is_either_offered_or_passed_over_with_a_reason(fitted: Any
             plan = make_plan(target, samples, seed=7)
             offered = {offer.method for offer in plan.offers}
             passed = {line.method for line in plan.passed_over}
-            assert offered | passed == set(METHODS) - {"auto"}
+            assert offered | passed == set(method_names())
             assert not offered & passed
             assert all(line.why for line in plan.passed_over)
     assert make_plan(linear, 3, 0).offers == ()
@@ -39,7 +40,7 @@ def test_the_number_of_samples_is_told_last_and_only_where_it_is_known(fitted: A
 
 def test_the_first_attack_that_decides_ends_the_plan(fitted: Any) -> None:
     target = target_of_rows(HeldRows(fitted.rows), fitted.weights, activation="relu")
-    attempts = carry_out(target.observation, make_plan(target, 3, 0).offers, 60, None)
+    attempts = carry_out(target.observation, make_plan(target, 3, 0).offers, 60, AttackSettings())
     assert [attempt.offer.method for attempt in attempts] == ["split-newton"]
     best = best_of(attempts)
     assert best is not None
@@ -51,7 +52,7 @@ def test_the_first_attack_that_decides_ends_the_plan(fitted: Any) -> None:
 def test_what_the_time_did_not_reach_is_listed_as_not_run(fitted: Any) -> None:
     noise = torch.randn(300, generator=torch.Generator().manual_seed(0))
     target = target_of_rows(HeldRows(fitted.rows), noise, activation="relu")
-    attempts = carry_out(target.observation, make_plan(target, None, 0).offers, 0.06, None)
+    attempts = carry_out(target.observation, make_plan(target, None, 0).offers, 0.06, AttackSettings())
     assert len(attempts) == 2
     assert attempts[0].attacked is not None
     assert attempts[0].attacked.stopped

@@ -9,10 +9,11 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from exhume.attacks.outline import Outline
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.errors import ExhumeError
 from exhume.experiments.attack_files import content_digest
-from exhume.experiments.attack_request import AttackRequest, Target
+from exhume.experiments.attack_request import AttackRequest
 from exhume.experiments.known_samples import write_known
 from exhume.experiments.run import RunFolder
 from exhume_papers.sweeps.jobs import execute
@@ -122,4 +123,4 @@ def test_what_is_planned_for_a_victim_is_what_its_observation_shows(tmp_path: Pa
     glm = {"kind": "glm", "data": "sphere", "dim": 6, "samples": 3, "loss": "square"}
     for victim in (SPHERE, FACES, glm, wide, wide | {"knows_first_layer": True}):
         run = planned(victim)
-        assert run.victim.target == Target.of(trained(run, tmp_path).observation())
+        assert run.victim.outline == Outline.of(trained(run, tmp_path).observation())

@@ -10,16 +10,22 @@ import torch
 from exhume.attacks import loop
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, Progress
+from exhume.attacks.running.prepare import prepare
+from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
-from exhume.experiments.attacking import AttackSettings, attack_run
+from exhume.experiments.attacking import AttackedRun, attack_run
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 METHOD = HeavyBall(step_size=2.0, iterations=40, tolerance=0.0)
+
+
+def attacked(run: RunFolder, method: HeavyBall, watch: Any = None, **settings: Any) -> AttackedRun:
+    return attack_run(run, prepare(run.observation(), AttackSettings(method, **settings)), watch)
 
 
 @pytest.fixture
@@ -45,21 +51,21 @@ def test_the_checkpoint_stays_until_what_was_found_is_written(run: RunFolder, mo
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "save_attack", full)
         with pytest.raises(ExhumeError, match="No space"):
-            attack_run(run, METHOD, AttackSettings())
+            attacked(run, METHOD)
     assert run.checkpoint.exists(), "hours of work are in it"
     shown: list[int] = []
-    attack_run(run, METHOD, AttackSettings(), lambda progress: shown.append(progress.step.iteration))
+    attacked(run, METHOD, watch=lambda progress: shown.append(progress.step.iteration))
     assert shown == [40], "all but the last iteration is not computed again"
     assert not run.checkpoint.exists()
 
 
 def test_snapshots_of_an_attack_that_crashed_are_those_of_one_that_did_not(run: RunFolder) -> None:
     calm = RunFolder(Path(shutil.copytree(run.path, run.path.with_name("calm"))))
-    attack_run(calm, METHOD, AttackSettings())
-    attack_run(run, HeavyBall(iterations=3), AttackSettings(seed=9))  # leaves snapshots of its own
+    attacked(calm, METHOD)
+    attacked(run, HeavyBall(iterations=3), seed=9)  # leaves snapshots of its own
     with pytest.raises(RuntimeError, match="gone"):
-        attack_run(run, METHOD, AttackSettings(), crash_at(29))
-    attack_run(run, METHOD, AttackSettings())
+        attacked(run, METHOD, watch=crash_at(29))
+    attacked(run, METHOD)
     ours, theirs = (load_snapshots(folder.path / SNAPSHOTS_FILE) for folder in (run, calm))
     assert [shot.iteration for shot in ours] == [shot.iteration for shot in theirs]
     assert ours[0].iteration == 0
@@ -70,5 +76,5 @@ def test_snapshots_of_an_attack_that_crashed_are_those_of_one_that_did_not(run: 
 def test_a_budget_that_is_too_small_is_refused_before_anything_is_written(run: RunFolder) -> None:
     before = sorted(run.path.iterdir())
     with pytest.raises(UsageError, match=r"at least \d+M for 2 samples and p = 60, d = 6, found 100M"):
-        attack_run(run, METHOD, AttackSettings(limits=Limits(memory_bytes=100 * 2**20)))
+        attacked(run, METHOD, limits=Limits(memory_bytes=100 * 2**20))
     assert sorted(run.path.iterdir()) == before

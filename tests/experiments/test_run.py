@@ -7,10 +7,12 @@ import torch
 
 from exhume import seeds
 from exhume.attacks.heavy_ball import HeavyBall
+from exhume.attacks.running.prepare import prepare
+from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
-from exhume.experiments.attacking import AttackSettings, attack_run
+from exhume.experiments.attacking import AttackedRun, attack_run
 from exhume.experiments.run import EVALUATION_KEYS, RunFolder, check_new
 from exhume.experiments.scoring import score_run
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
@@ -19,6 +21,10 @@ from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 SPHERE = DataConfig(name="sphere", samples=3, dim=8, seed=seeds.derive(0, "data"))
 FACES = DataConfig(name="faces", samples=3, side=5)
+
+
+def attacked(run: RunFolder, method: HeavyBall, watch: Any = None, **settings: Any) -> AttackedRun:
+    return attack_run(run, prepare(run.observation(), AttackSettings(method, **settings)), watch)
 
 
 def train(out: Path, data: DataConfig = SPHERE, **model: Any) -> dict[str, Any]:
@@ -177,10 +183,10 @@ def test_scores_of_an_earlier_attack_are_dropped(tmp_path: Path) -> None:
 def test_an_attack_on_a_run_is_told_the_number_of_samples_only_as_far_as_it_needs(tmp_path: Path) -> None:
     train(tmp_path / "run")
     run = RunFolder(tmp_path / "run")
-    attacked = attack_run(run, HeavyBall(iterations=2), AttackSettings())
-    assert attacked.summary["samples_found"] == 3
-    assert not attacked.interrupted
-    more = attack_run(run, HeavyBall(iterations=2), AttackSettings(samples=5))
+    done = attacked(run, HeavyBall(iterations=2))
+    assert done.summary["samples_found"] == 3
+    assert not done.interrupted
+    more = attacked(run, HeavyBall(iterations=2), samples=5)
     assert more.summary["samples_found"] == 5
 
 

@@ -13,15 +13,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from exhume.attacks.choice import choose_method, known_subspace, tell
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import Limits, run_attack
+from exhume.attacks.loop import Limits
+from exhume.attacks.running.prepare import prepare, run
+from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows
 from exhume.known import Known
@@ -102,14 +102,9 @@ def attack(case: Case, folder: Path) -> Found:
     if case.method == "informed":
         observation = replace(observation, known=Known(truth[1:]))
         truth = truth[:1]
-    method = choose_method(
-        case.method,
-        network=isinstance(observation.features, ModuleFeatures),
-        known=known_subspace(observation),
-        iterations=case.iterations,
-    )
-    told = tell(observation, method, case.told)
-    found = run_attack(told, method, seed=0, limits=Limits(300.0)).reconstruction
+    options = {} if case.iterations is None else {"iterations": case.iterations}
+    settings = AttackSettings(case.method, options, samples=case.told, limits=Limits(300.0))
+    found = run(prepare(observation, settings)).reconstruction
     error = evaluate(truth, found.candidates.to(truth.dtype)).error
     return Found(found.outcome.value, len(found.candidates), error)
 

@@ -8,6 +8,7 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,12 @@ from exhume.attacks.checkpoint import load_checkpoint
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import run_attack
 from exhume.attacks.prior.spectrum import load_spectrum
+from exhume.attacks.running.prepare import prepare
+from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
-from exhume.experiments.attacking import AttackSettings, attack_run
+from exhume.experiments.attacking import AttackedRun, attack_run
 from exhume.experiments.comparing import as_json
 from exhume.experiments.documents import read_config
 from exhume.experiments.known_samples import write_known
@@ -43,6 +46,10 @@ from exhume_papers.victims.random_features import RandomFeaturesConfig
 HERE = Path(__file__).parent
 FIRST = HERE / "v1"
 KINDS = (".json", ".safetensors")
+
+
+def attacked(run: RunFolder, method: HeavyBall, watch: Any = None, **settings: Any) -> AttackedRun:
+    return attack_run(run, prepare(run.observation(), AttackSettings(method, **settings)), watch)
 
 
 @pytest.fixture
@@ -85,8 +92,8 @@ def test_an_attack_goes_on_from_a_first_checkpoint(first: Path) -> None:
     shutil.copyfile(first / "checkpoint.safetensors", run.checkpoint)
     settings = read_header(run.checkpoint).exhume["settings"]
     assert load_checkpoint(run.checkpoint, settings) is not None
-    attacked = attack_run(run, HeavyBall(iterations=4), AttackSettings())
-    assert attacked.summary["iterations"] == 4
+    done = attacked(run, HeavyBall(iterations=4))
+    assert done.summary["iterations"] == 4
 
 
 def test_a_first_network_is_read(first: Path) -> None:
@@ -146,7 +153,7 @@ def test_every_file_that_is_written_now_says_its_schema(first: Path) -> None:
     data = DataConfig(name="sphere", samples=2, dim=3)
     train_run(first / "new", data, RandomFeaturesConfig(params=24, features="file", fit="ridge", ridge=0.1), load(data))
     run = RunFolder(first / "new")
-    attack_run(run, HeavyBall(iterations=2), AttackSettings())
+    attacked(run, HeavyBall(iterations=2))
     write_report(run, reveal=False)
     write_known(run, 0)
     write_json(run.path / "compare.json", as_json(run, [], 1.0))

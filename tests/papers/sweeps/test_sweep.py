@@ -51,7 +51,7 @@ def test_networks_are_sized_as_on_the_command_line(victim: dict[str, Any], weigh
     run = Sweep(victims=(FACES | victim,)).plan().runs[0]
     assert weights.items() <= run.victim.model.model_dump().items()
     assert run.work > 0
-    assert run.victim.target.network == (victim["kind"] != "two-layer")
+    assert run.victim.outline.network == (victim["kind"] != "two-layer")
     assert (run.victim.factory is not None) == isinstance(run.victim.model, FactoryConfig)
 
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from exhume.errors import ExhumeError, UsageError
-from exhume.experiments import attack_request
 from exhume_papers.sweeps import jobs
 from exhume_papers.sweeps.engines import Engine, Event, HereEngine, JobDone, JobLost, make_engine
 from exhume_papers.sweeps.jobs import Job, TrainJob
@@ -133,14 +132,14 @@ def test_a_failure_is_recorded_with_its_reason_and_the_rest_goes_on(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[dict[str, str]]
 ) -> None:
     bad = plan.runs[2]
-    attack = attack_request.attack_run
+    attack = jobs.attack_run
 
-    def fail_one(run: Any, method: Any, settings: Any, *rest: Any) -> Any:
+    def fail_one(run: Any, prepared: Any, *rest: Any) -> Any:
         if bad.key in str(run.path):
             raise RuntimeError("no\nluck")
-        return attack(run, method, settings, *rest)
+        return attack(run, prepared, *rest)
 
-    monkeypatch.setattr(attack_request, "attack_run", fail_one)
+    monkeypatch.setattr(jobs, "attack_run", fail_one)
     swept = sweep(plan, tmp_path)
     assert (swept.done, swept.failed, swept.left) == (3, 1, 0)
     line = table(tmp_path)[2]

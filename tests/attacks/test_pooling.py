@@ -1,7 +1,7 @@
 import torch
-from exhume.experiments.pooling import pool
 from torch import Tensor
 
+from exhume.attacks.running.pooling import pool
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 
 EYE = torch.eye(5)
