@@ -9,11 +9,12 @@ Others come by call, or for every process by an entry point of the package that 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from importlib.metadata import entry_points
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from exhume.errors import ExhumeError, UsageError
 
 
+@runtime_checkable
 class Named(Protocol):
     @property
     def name(self) -> str: ...

@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """`name` is that of the option, `field` that of the dataclass. `choices`: words for values of the field."""
+    """`name` is that of the option, `field` and `kind` are those of the dataclass. `choices`: words for values."""
 
     name: str
     field: str
-    kind: TypeAdapter[Any]
+    kind: Any
     help: str = ""
     choices: Mapping[str, OptionValue] | None = None
 
@@ -37,7 +37,8 @@ class Hyperparameter:
                 raise UsageError(f"expected {self.flag} out of {', '.join(self.choices)}, found {value!r}")
             return self.choices[str(value)]
         try:
-            return self.kind.validate_strings(value) if type(value) is str else self.kind.validate_python(value)
+            kind = TypeAdapter(self.kind)
+            return kind.validate_strings(value) if type(value) is str else kind.validate_python(value)
         except ValidationError as problem:
             raise UsageError(f"expected {self.flag}: {problem.errors()[0]['msg']}, found {value!r}") from problem
 
@@ -60,4 +61,4 @@ def hyperparameters_of(method: type) -> Mapping[str, Hyperparameter]:
 def _hyperparameter(one: Field[Any], kind: Any) -> Hyperparameter:
     told = one.metadata
     name = told.get("option") or one.name
-    return Hyperparameter(name, one.name, TypeAdapter(kind), told.get("help", ""), told.get("choices"))
+    return Hyperparameter(name, one.name, kind, told.get("help", ""), told.get("choices"))

@@ -1,7 +1,7 @@
 """What every case of attack has in common: the resources it may use, and the judgement it ends with."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -38,6 +38,7 @@ class Judgement:
     facts: Facts = field(default_factory=dict)
 
 
+@runtime_checkable
 class PassCount(Protocol):
     """The work that was done so far, in passes over the weights' features."""
 
@@ -45,6 +46,7 @@ class PassCount(Protocol):
     def passes(self) -> float: ...
 
 
+@runtime_checkable
 class AttackProblem(Protocol):
     """What a method works on. All that the loop reads of it are the passes that its loss counts."""
 
@@ -55,6 +57,7 @@ class AttackProblem(Protocol):
 P_co = TypeVar("P_co", bound=AttackProblem, covariant=True)
 
 
+@runtime_checkable
 class Case(Protocol[P_co]):
     """An observation made ready for a method: what the method is given, and the verdict on what it finds."""
 

@@ -11,7 +11,7 @@ mathematics only.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -100,7 +100,7 @@ class Method(ABC, Generic[P]):
         return hyperparameters_of(cls)
 
     @classmethod
-    def build(cls, options: Mapping[str, OptionValue]) -> Self:
+    def build(cls, options: Mapping[str, OptionValue]) -> "Method[P]":
         """The method with some of its hyperparameters, which are checked to be its own."""
         known = cls.hyperparameters()
         for name in options:
@@ -123,7 +123,7 @@ class Method(ABC, Generic[P]):
         """Whether the number of samples has to be told; otherwise it is found."""
         return False
 
-    def as_start(self) -> Self:
+    def as_start(self) -> "Method[P]":
         """The same method where only a start for another stage is wanted."""
         return self
 
