@@ -10,7 +10,6 @@ from exhume.cli import (
     attack,
     audit,
     compare,
-    data,
     evaluate,
     gauge,
     known,
@@ -44,7 +43,6 @@ app.command("audit")(audit.audit)
 app.command("rank")(rank.rank)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
-app.add_typer(data.app, name="data")
 
 
 def print_version(asked: bool) -> bool:

@@ -4,9 +4,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from exhume.defences.losses import LossName
 from exhume.errors import UsageError
 from exhume.validation import parse_fields
+from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.privacy import Privacy
 from exhume_papers.victims.recipe import Recipe
 

@@ -30,7 +30,7 @@ def fetch(
 
     Example: exhume data fetch cifar10
     """
-    from exhume.data.fetch import fetch as download
+    from exhume_papers.data.fetch import fetch as download
 
     with download_bar(name) as bar:
         folder = download(
