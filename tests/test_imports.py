@@ -163,7 +163,7 @@ def graph() -> Graph:
 
 
 def test_the_graph_sees_the_imports_that_are_there(graph: Graph) -> None:
-    assert "exhume.attacks.cases" in graph.anywhere["exhume.attacks.loop"]
+    assert "exhume.attacks.method" in graph.anywhere["exhume.attacks.loop"]
     assert "exhume.seeds" in graph.anywhere["exhume.attacks.problem"]
     assert "exhume.data.dataset" in graph.anywhere["exhume_papers.victims.random_features"]
     assert "exhume.data.load" in graph.anywhere["exhume.cli.option_groups"]

@@ -132,7 +132,7 @@ def test_what_fails_before_the_first_step_is_one_line(
 
     with pytest.raises(ExhumeError, match=r"expected a start that can be solved for, found: linalg.inv.*float64"):
         run_attack(observation, AtOnce(iterations=5))
-    monkeypatch.setattr("exhume.attacks.loop.open_case", lambda *arguments: singular())
+    monkeypatch.setattr(HeavyBall, "open_case", lambda *arguments: singular())
     with pytest.raises(ExhumeError, match=r"expected what an attack is to solve for to have a solution.*linalg.inv"):
         run_attack(observation, HeavyBall(iterations=5))
 

@@ -126,9 +126,9 @@ def test_an_audit_counts_records_by_their_patches(tmp_path) -> None:  # type: ig
 def test_patches_that_overlap_become_images(tmp_path) -> None:  # type: ignore[no-untyped-def]
     victim = train(nn.Conv2d(3, 500, 8, stride=4), n=4)
     observation = observed(victim)
-    patches = exhume.reconstruct(observation)
-    assert patches.inputs.shape == (16, 192)
-    found = exhume.whole_inputs(patches, observation)
+    found = exhume.reconstruct(observation)
+    assert found.pieces is not None
+    assert found.pieces.inputs.shape == (16, 192)
     assert found.facts["reads"] == "inputs"
     assert float(relative_errors(victim.inputs.flatten(1).double(), found.inputs.double()).max()) < 1e-3
     done = exhume.audit(victim.model, initial=victim.before, truth=victim.inputs, budget_seconds=60)

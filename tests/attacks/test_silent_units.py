@@ -217,7 +217,8 @@ def test_embeddings_behind_a_frozen_extractor_come_back_exactly() -> None:
             made.step()
     layer = exhume.observe(model, initial=before, input_shape=(20,)).layers[0]
     assert layer.reads == "frozen features"
-    found = attack(layer)
+    found = attack(layer).pieces
+    assert found is not None
     with torch.no_grad():
         embeddings = model.extractor(inputs)
     assert float(relative_errors(embeddings.double(), found.inputs.double()).max()) < 1e-3

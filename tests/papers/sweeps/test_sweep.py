@@ -148,7 +148,7 @@ def test_a_wrong_entry_is_named_in_one_line(victim: dict[str, Any], attack: dict
 
 def test_an_attack_that_does_not_suit_one_of_the_victims_is_refused_before_anything_runs() -> None:
     victims = (SPHERE, FACES | {"kind": "resnet", "width": 2})
-    with pytest.raises(UsageError, match=r"^attack 1: expected no --step"):
+    with pytest.raises(UsageError, match=r"^attack 1: expected --exact with --method split-newton, found auto"):
         Sweep(victims=victims, attacks=({"method": "auto", "exact": True},)).plan()
 
 
