@@ -154,8 +154,8 @@ def test_the_graph_sees_the_imports_that_are_there(graph: Graph) -> None:
     assert "exhume.attacks.cases" in graph.anywhere["exhume.attacks.loop"]
     assert "exhume.seeds" in graph.anywhere["exhume.attacks.problem"]
     assert "exhume.data.dataset" in graph.anywhere["exhume.victims.random_features"]
-    assert "exhume.data.load" in graph.anywhere["exhume.cli.option_groups"]
-    assert "exhume.data.load" not in graph.on_load["exhume.cli.option_groups"]
+    assert "exhume.victims.glm" in graph.anywhere["exhume.experiments.victim_request"]
+    assert "exhume.victims.glm" not in graph.on_load["exhume.experiments.victim_request"]
     units = {graph.unit(module) for module in graph.anywhere}
     assert units >= {*FORBIDDEN, "cli"}
 
