@@ -39,9 +39,12 @@ class RequestCommand(typer.core.TyperCommand, Generic[Asked]):
         asked = {name: value for name, value in given.items() if value is not None and value is not False}
         return type(self).asked.complete().from_texts({name: value for name, value in asked.items() if name != "json"})
 
+    def perform(self, request: Asked, as_json: bool) -> None:
+        type(self).answer(request, as_json)
+
     def _open(self) -> None:
         def run(**given: Any) -> None:
-            type(self).answer(self.request(given), bool(given["json"]))
+            self.perform(self.request(given), bool(given["json"]))
 
         _sign(run, type(self).asked.complete())
         app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -73,7 +73,17 @@ def with_options(model: type[Model], options: tuple[ExtraOption, ...]) -> type[M
         )
         for option in options
     }
-    made: type[Model] = create_model(model.__name__, __base__=model, **added)
+
+    class Completed(model):  # type: ignore[misc, valid-type]
+        @classmethod
+        def complete(cls) -> type[Model]:
+            return cls
+
+        @classmethod
+        def declared(cls) -> type[Model]:
+            return model
+
+    made: type[Model] = create_model(model.__name__, __base__=Completed, **added)
     return made
 
 

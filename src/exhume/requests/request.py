@@ -54,6 +54,11 @@ class Request(BaseModel):
         return cls
 
     @classmethod
+    def declared(cls) -> "type[Request]":
+        """The model that `complete` was asked of."""
+        return cls
+
+    @classmethod
     def from_texts(cls: type[Asked], given: Mapping[str, object]) -> Asked:
         """From the texts of a command line; complaints name the flags."""
         try:
@@ -69,6 +74,10 @@ class Request(BaseModel):
             return complete.model_validate(dict(kept), strict=False)
         except ValidationError as error:
             raise UsageError(one_line(error, complete)) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A complete model cannot be imported, but what it was made from can, and every process completes it."""
+        return type(self).declared().from_config, (self.model_dump(),)
 
     def to_config(self) -> dict[str, Any]:
         """What differs from the default, as JSON has it."""
