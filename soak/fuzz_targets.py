@@ -31,8 +31,6 @@ from exhume.experiments.head_file import read_head
 from exhume.experiments.listing import differences, list_runs, with_settings
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import load_snapshots
-from exhume.experiments.spec_file import plan_spec
-from exhume.experiments.trials import Trials
 from exhume.experiments.truth import load_truth
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import MappedRows
@@ -42,6 +40,8 @@ from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
 from exhume.requests.audit import AuditRequest
 from exhume.tensor_header import read_header
+from exhume_papers.studies.trials import Trials
+from exhume_papers.sweeps.spec_file import plan_spec
 
 SMALL_BENCH = ("--dim", "3", "--samples", "2", "--published", "0.1s", "--steps", "9")
 SMALL_CURVE = ("--success-dim", "3", "--success-samples", "2", "--success-budget", "0.1s", "--trials", "1")

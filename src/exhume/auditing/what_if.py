@@ -17,6 +17,9 @@ from torch import Tensor
 from exhume import seeds
 from exhume.auditing.pruned_layers import BESIDE, pruned_layers
 from exhume.auditing.target import Target
+from exhume.defences.kinds import parse_defences, publish
+from exhume.defences.other_layers import defended_weights
+from exhume.defences.private import PrivateRecipe, epsilon, train_private_head
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.module import ModuleFeatures
@@ -24,9 +27,6 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.selected_rows import SelectedRows
 from exhume.layer_states import LayerStates
 from exhume.observation import Observation
-from exhume.victims.defences import parse_defences, publish
-from exhume.victims.other_layers import defended_weights
-from exhume.victims.private import PrivateRecipe, epsilon, train_private_head
 
 DEFAULT_NOISE = "noise0.1"
 DEFAULT_EPSILON = 8.0

@@ -9,22 +9,16 @@ import typer
 from exhume.cli import (
     attack,
     audit,
-    bench,
     compare,
-    count,
     data,
-    demo,
     evaluate,
     gauge,
     known,
     rank,
     report,
-    reproduce,
     runs,
-    sweep,
-    train,
-    width,
 )
+from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
 from exhume.requests.command_options import add_command
@@ -35,28 +29,22 @@ CommandLineError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="exhume",
+    cls=Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Digs training data out of a trained model's weights, so that you learn what it gives away before you "
     "publish it.\n\nExample: exhume demo",
 )
-app.command("demo")(demo.demo)
 add_command(app, "gauge", gauge.gauge)
-app.command("width")(width.width)
-app.add_typer(train.app, name="train")
 add_command(app, "attack", attack.attack)
 add_command(app, "evaluate", evaluate.evaluate)
 add_command(app, "known", known.known)
 add_command(app, "compare", compare.compare)
 add_command(app, "audit", audit.audit)
-app.command("count")(count.count)
 add_command(app, "rank", rank.rank)
 add_command(app, "report", report.report)
 add_command(app, "runs", runs.runs)
-app.command("sweep")(sweep.sweep)
-app.command("reproduce")(reproduce.reproduce)
-app.command("bench")(bench.bench)
 app.add_typer(data.app, name="data")
 
 

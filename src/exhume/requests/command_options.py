@@ -66,6 +66,12 @@ def add_command(
     app.command(name, cls=kind, help=inspect.getdoc(asked or answer))(lambda: None)
 
 
+def takes_request(function: Callable[..., None]) -> bool:
+    """Whether it is a function for `add_command`, and none whose parameters are options themselves."""
+    kind = next(iter(get_type_hints(function).values()), None)
+    return isinstance(kind, type) and issubclass(kind, Request)
+
+
 def _sign(function: Callable[..., None], model: type[Request]) -> None:
     """Gives a function the parameters that typer reads options from."""
     annotations = {name: _annotation(name, field) for name, field in model.model_fields.items()}
