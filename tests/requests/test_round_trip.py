@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
 from exhume.cli.app import app, main
+from exhume.cli.further import GROUP
 from exhume.requests.command_line import arguments, for_others, shown_line
 from exhume.requests.command_options import RequestCommand
 from exhume.requests.request import Request, option_of
@@ -22,7 +24,8 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size
 
 
 def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name in group.list_commands(typer.Context(group)):
+    further = [entry.name for entry in entry_points(group=GROUP)] if not words else []
+    for name in [*group.list_commands(typer.Context(group)), *further]:
         command = group.get_command(typer.Context(group), name)
         if hasattr(command, "list_commands"):
             yield from commands(command, (*words, name))
