@@ -152,7 +152,7 @@ def defence_lines(case: Case, seed: int, seconds: float) -> Iterator[Line]:
         clip = math.sqrt(case.features.p / 2)  # E ||φ(x)||² = p/2 on the sphere, whatever the data
         recipe = PrivateRecipe(clip=clip, noise=noise, steps=steps, seed=seed)
         knowledge = case.undefended.knowledge
-        head = train_private_head(case.features, case.data.inputs, targets, "square", recipe, knowledge)
+        head = train_private_head(case.features, case.data.inputs, targets, recipe, knowledge)
         name = f"dp sigma {noise:g}, epsilon {head.epsilon:.3g}"
         yield measure(case, name, head.observation, seed, seconds)
 

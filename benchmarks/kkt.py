@@ -22,7 +22,7 @@ from exhume.attacks.tangent.span import Rule
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.defences.losses import LossName
+from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.recipe import Recipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 

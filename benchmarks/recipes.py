@@ -25,12 +25,12 @@ from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.defences.losses import LossName
 from exhume.features.rows import hold
 from exhume.metrics.errors import reconstruction_error
 from exhume.networks.resnet import ResNet
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
+from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.recipe import Recipe
 from exhume_papers.victims.span_check import check_span
 from exhume_papers.victims.targets import default_outputs, make_targets

@@ -25,11 +25,11 @@ from exhume.attacks.subspace.first_layer import first_layer_subspace
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.defences.losses import LossName
 from exhume.metrics.errors import evaluate
 from exhume.observation import Observation
 from exhume_papers.studies.principal_angles import principal_angles
 from exhume_papers.studies.trials import Trials
+from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.recipe import Recipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 

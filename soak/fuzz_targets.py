@@ -26,7 +26,6 @@ from exhume.data.config import DataConfig
 from exhume.data.image_file import read_image
 from exhume.data.load import load
 from exhume.data.records import load_records
-from exhume.data.unpack import unpack
 from exhume.experiments.head_file import read_head
 from exhume.experiments.listing import differences, list_runs, with_settings
 from exhume.experiments.run import RunFolder
@@ -40,6 +39,7 @@ from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
 from exhume.requests.audit import AuditRequest
 from exhume.tensor_header import read_header
+from exhume_papers.data.unpack import unpack
 from exhume_papers.studies.trials import Trials
 from exhume_papers.sweeps.spec_file import plan_spec
 

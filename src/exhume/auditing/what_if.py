@@ -31,7 +31,7 @@ from exhume.observation import Observation
 DEFAULT_NOISE = "noise0.1"
 DEFAULT_EPSILON = 8.0
 PRIVATE_STEPS = 100
-MOST_GRADIENTS = 200_000_000
+MOST_FEATURES = 200_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +111,15 @@ def _private(name: str, wanted: float, target: Target, truth: Truth | None, seed
     if truth is None:
         raise UsageError(f"expected records with labels for {name}, found none")
     outputs, p = target.head.shape
-    if len(truth.inputs) * outputs * p > MOST_GRADIENTS:
-        raise UsageError(
-            f"expected at most {MOST_GRADIENTS:,} gradients of single records for {name}, found "
-            f"{len(truth.inputs) * outputs * p:,}"
-        )
+    numbers = len(truth.inputs) * p
+    if numbers > MOST_FEATURES:
+        raise UsageError(f"expected at most {MOST_FEATURES:,} features of records for {name}, found {numbers:,}")
     recipe = PrivateRecipe(clip=1.0, noise=_noise_for(wanted), steps=PRIVATE_STEPS, seed=seed)
     knowledge = replace(target.observation.knowledge, initial="zero", initial_body=False)
     trained = train_private_head(
         target.features,
         truth.inputs.to(target.head.dtype),
         _targets(truth, outputs).to(target.head.dtype),
-        "square",
         recipe,
         knowledge,
         target.observation.image_shape,

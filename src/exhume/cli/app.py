@@ -10,7 +10,6 @@ from exhume.cli import (
     attack,
     audit,
     compare,
-    data,
     evaluate,
     gauge,
     known,
@@ -45,7 +44,6 @@ add_command(app, "audit", audit.audit)
 add_command(app, "rank", rank.rank)
 add_command(app, "report", report.report)
 add_command(app, "runs", runs.runs)
-app.add_typer(data.app, name="data")
 
 
 def print_version(asked: bool) -> bool:

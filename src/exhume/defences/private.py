@@ -1,18 +1,17 @@
-"""Training with differential privacy: DP-SGD, with Opacus for per-sample gradients, clipping, noise and accounting.
+"""Training with differential privacy: DP-SGD of a linear head on fixed features, with the square loss.
 
 In each step every sample is drawn with probability q = batch / n (Poisson sampling), its gradient is clipped to the
 norm C, and w ← w − (η / qn) (Σ_i clip(g_i) + σ C z) with z ~ N(0, I). The whole way satisfies (ε, δ)-differential
 privacy with the ε that Opacus' Rényi accountant reports. What is chosen by looking at the data (the step size where
 none is given, the number of steps) is not part of it, as usual, and so belongs to other data in earnest.
 
-The gradients of a linear head are combinations of features; the noise is not. It has p dimensions, of which the
+The gradient of a sample is e_i φ(x_i)ᵀ with e_i = 2 (f_i − y_i) / k, so its norm is ||e_i|| ||φ(x_i)|| and n × k × p
+gradients need not be kept. Gradients are combinations of features; the noise is not. It has p dimensions, of which the
 training outputs see n: a head can still fit its data and yet hide it from an attack.
 """
 
-import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -20,20 +19,16 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from exhume import seeds
-from exhume.defences.curvature import module_curvature
-from exhume.defences.losses import Loss, LossName, loss_named
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
-from exhume.networks.loading import check_inputs, prepare_for_attack
 from exhume.observation import Knowledge, Observation
 from exhume.validation import parse_fields
 
-Progress = Callable[[int, float], None]
-"""Told the number of steps and the loss there."""
+NORM_OFFSET = 1e-6  # keeps a gradient of zero from a division by zero, as Opacus does
 
 
 class PrivateRecipe(BaseModel):
@@ -62,20 +57,6 @@ class PrivateRecipe(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class PrivateModule:
-    """The trained module (a copy; the given one is untouched), and what its privacy has come to."""
-
-    model: nn.Module
-    initial: dict[str, Tensor]
-    training_loss: float
-    step_size: float
-    epsilon: float
-    delta: float
-    note: str | None
-    """What was done about dropout and batch norm, if there is any."""
-
-
-@dataclass(frozen=True, eq=False)
 class PrivateHead:
     """A head on fixed features: what an attacker sees of it, and what its privacy has come to."""
 
@@ -86,54 +67,24 @@ class PrivateHead:
     delta: float
 
 
-def train_private_module(
-    model: nn.Module,
-    inputs: Float[Tensor, "n d"],
-    targets: Float[Tensor, "n k"],
-    loss: LossName,
-    recipe: PrivateRecipe,
-    image_shape: tuple[int, ...] | None = None,
-    progress: Progress | None = None,
-) -> PrivateModule:
-    """Trains a copy of the module on rows, or on rows brought into `image_shape` if the module wants images.
-
-    `progress` is told the loss of each step's batch.
-    """
-    opacus = require_opacus()
-    check_inputs(inputs)
-    rate = recipe.rate(len(inputs))
-    shaped = inputs if image_shape is None else inputs.reshape(len(inputs), *image_shape)
-    trained = copy.deepcopy(model)
-    _check_layers(trained, opacus)
-    note = prepare_for_attack(trained)
-    initial = {name: value.clone() for name, value in trained.state_dict().items()}
-    named = loss_named(loss)
-    step_size = recipe.step_size or _measured_step(trained, shaped, named, recipe)
-    _descend(trained, shaped, targets, named, recipe, step_size, progress)
-    with torch.no_grad():
-        reached = float(named.value(trained(shaped), targets))
-    if not math.isfinite(reached):
-        raise ExhumeError(f"expected a finite loss, found {reached} at step size {step_size:g}; give a smaller one")
-    return PrivateModule(trained, initial, reached, step_size, epsilon(recipe, rate), recipe.delta, note)
-
-
 def train_private_head(
     features: RidgeFeatures | ModuleFeatures,
     inputs: Float[Tensor, "n d"],
     targets: Float[Tensor, "n k"],
-    loss: LossName,
     recipe: PrivateRecipe,
     knowledge: Knowledge,
     image_shape: tuple[int, int, int] | None = None,
-    progress: Progress | None = None,
 ) -> PrivateHead:
-    """Trains a linear head on fixed features, from zero. Keeps n × k × p gradients in memory."""
-    head = nn.utils.skip_init(nn.Linear, features.p, targets.shape[1], bias=False, dtype=inputs.dtype)
-    nn.init.zeros_(head.weight)
-    done = train_private_module(head, features(inputs), targets, loss, recipe, progress=progress)
-    weights = done.model.state_dict()["weight"].clone()
+    """Trains a linear head on fixed features, from zero."""
+    require_opacus()
+    values, rate = features(inputs), recipe.rate(len(inputs))
+    step_size = recipe.step_size or _measured_step(values, targets.shape[1], recipe)
+    weights = _descend(values, targets, recipe, step_size)
+    loss = float((values @ weights.T - targets).double().square().mean())
+    if not math.isfinite(loss):
+        raise ExhumeError(f"expected a finite loss, found {loss} at step size {step_size:g}; give a smaller one")
     observation = Observation(features, weights, knowledge, image_shape)
-    return PrivateHead(observation, done.training_loss, done.step_size, done.epsilon, done.delta)
+    return PrivateHead(observation, loss, step_size, epsilon(recipe, rate), recipe.delta)
 
 
 def epsilon(recipe: PrivateRecipe, rate: float) -> float:
@@ -149,73 +100,31 @@ def epsilon(recipe: PrivateRecipe, rate: float) -> float:
 
 
 def _descend(
-    model: nn.Module,
-    inputs: Tensor,
-    targets: Tensor,
-    loss: Loss,
-    recipe: PrivateRecipe,
-    step_size: float,
-    progress: Progress | None,
-) -> None:
-    """Moves the module's parameters in place."""
-    optimizers, per_sample = import_module("opacus.optimizers"), import_module("opacus.grad_sample")
-    rate, stream = recipe.rate(len(inputs)), seeds.generator(recipe.seed, "noise", inputs.device)
-    watched = per_sample.GradSampleModule(model, loss_reduction="sum")
-    for layer in model.modules():  # Opacus looks at layers in training mode only; without weights they stay as they are
-        layer.training = next(layer.parameters(recurse=False), None) is not None
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = optimizers.DPOptimizer(
-        torch.optim.SGD(trainable, lr=step_size, momentum=recipe.momentum),
-        noise_multiplier=recipe.noise,
-        max_grad_norm=recipe.clip,
-        expected_batch_size=rate * len(inputs),
-        generator=stream,
-    )
-    for step, batch in enumerate(_poisson_batches(len(inputs), rate, recipe.steps, stream)):
-        optimizer.zero_grad(set_to_none=True)
-        # an empty batch is still a step of noise: one sample stands in for it, with a gradient of zero
-        chosen = batch if len(batch) else torch.zeros(1, dtype=torch.int64)
-        outputs = watched(inputs[chosen])
-        errors = loss.gradient(outputs.detach(), targets[chosen]) * len(batch)
-        with warnings.catch_warnings():  # torch wonders at a first layer whose input needs no gradient
-            warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
-            outputs.backward(errors)
-        optimizer.step()
-        if progress is not None:
-            progress(step + 1, float(loss.value(outputs.detach(), targets[chosen])))
-    watched.remove_hooks()
-    model.eval()
-    for parameter in model.parameters():  # a trained module holds weights, and no gradients of samples
-        for name in ("grad_sample", "summed_grad"):
-            if hasattr(parameter, name):
-                delattr(parameter, name)
-        parameter.grad = None
+    values: Float[Tensor, "n p"], targets: Float[Tensor, "n k"], recipe: PrivateRecipe, step_size: float
+) -> Float[Tensor, "k p"]:
+    rate, stream = recipe.rate(len(values)), seeds.generator(recipe.seed, "noise", values.device)
+    weights = values.new_zeros(targets.shape[1], values.shape[1])
+    speed, lengths = torch.zeros_like(weights), values.norm(dim=1)
+    for _ in range(recipe.steps):
+        drawn = torch.rand(len(values), generator=stream, device=stream.device) < rate
+        errors = (values[drawn] @ weights.T - targets[drawn]) * (2 / targets.shape[1])
+        factors = (recipe.clip / (errors.norm(dim=1) * lengths[drawn] + NORM_OFFSET)).clamp(max=1)
+        gradient = (errors * factors[:, None]).T @ values[drawn]
+        if recipe.noise:
+            size = recipe.noise * recipe.clip
+            gradient += torch.normal(0, size, weights.shape, generator=stream, device=stream.device).to(weights)
+        speed = recipe.momentum * speed + gradient / (rate * len(values))
+        weights = weights - step_size * speed
+    return weights
 
 
-def _poisson_batches(samples: int, rate: float, steps: int, stream: torch.Generator) -> Iterator[Tensor]:
-    for _ in range(steps):
-        drawn = torch.rand(samples, generator=stream, device=stream.device) < rate
-        yield drawn.nonzero().flatten()
-
-
-def _measured_step(model: nn.Module, inputs: Tensor, loss: Loss, recipe: PrivateRecipe) -> float:
-    curvature = module_curvature(model, inputs, loss)
+def _measured_step(values: Float[Tensor, "n p"], outputs: int, recipe: PrivateRecipe) -> float:
+    """(1 − μ) over the largest curvature, 2/(nk) times the largest eigenvalue of ΦΦᵀ."""
+    exact = values.double()
+    curvature = 2 / (len(values) * outputs) * float(torch.linalg.eigvalsh(exact @ exact.T)[-1])
     if not curvature > 0:
         raise ExhumeError("expected a loss that changes with the weights, found no curvature; give a step size")
     return (1 - recipe.momentum) / curvature
-
-
-def _check_layers(model: nn.Module, opacus: Any) -> None:
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UsageError("expected a model with parameters to train, found none that require a gradient")
-    model.train()  # Opacus refuses any other
-    problems = import_module("opacus.validators").ModuleValidator.validate(model, strict=False)
-    if problems:
-        reason = " ".join(str(problems[0]).split())
-        raise UsageError(
-            f"expected layers whose gradients can be told sample by sample, found one that Opacus "
-            f"{opacus.__version__} refuses: {reason}"
-        )
 
 
 def require_opacus() -> Any:

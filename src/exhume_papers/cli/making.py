@@ -48,8 +48,8 @@ def make_run(request: VictimRequest, json: bool) -> None:
 
 def _way(config: "VictimConfig") -> tuple[int, float]:
     """At most how many steps a training takes, and the loss that ends it earlier."""
-    from exhume.defences.losses import loss_named
     from exhume_papers.victims.glm import GlmConfig
+    from exhume_papers.victims.losses import loss_named
     from exhume_papers.victims.random_features import RandomFeaturesConfig
 
     if config.privacy is not None:

@@ -13,7 +13,6 @@ from exhume.attacks.start import drawn, scale_left, without_start
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.defences.kinds import check_surgeon, parse_defences, publish
-from exhume.defences.private import Progress
 from exhume.errors import UsageError
 from exhume.experiments.preparations import told_preparation
 from exhume.experiments.run import check_new, training_checkpoint
@@ -25,6 +24,7 @@ from exhume.version import VERSION
 from exhume_papers.making.training import TrainedVictim, VictimConfig, train_victim, victim_name
 from exhume_papers.victims.descent_loop import Surroundings
 from exhume_papers.victims.network_config import NetworkConfig
+from exhume_papers.victims.private import Progress
 from exhume_papers.victims.random_features import RandomFeaturesConfig
 from exhume_papers.victims.recipe import TrainingStopped
 

@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from exhume.defences.curvature import module_curvature
-from exhume.defences.losses import Loss, LossName, loss_named
 from exhume.errors import UsageError
 from exhume.networks.loading import check_inputs, prepare_for_attack
+from exhume_papers.victims.curvature import module_curvature
 from exhume_papers.victims.descent_loop import Surroundings, Tensors, descend
+from exhume_papers.victims.losses import Loss, LossName, loss_named
 from exhume_papers.victims.recipe import Descent, Recipe
 
 ADAM_DECAYS = (0.9, 0.999)

@@ -26,9 +26,9 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.checkpoint_file import check_whole, write_checkpoint
-from exhume.defences.private import Progress
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors
+from exhume_papers.victims.private import Progress
 from exhume_papers.victims.recipe import ADAM_STEP, Descent, HistoryPoint, Recipe, Stopped
 
 KIND = "training-checkpoint"

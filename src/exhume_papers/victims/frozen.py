@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from exhume.defences.losses import LossName, loss_named
 from exhume.networks.head import head_tensors, split_at_head
 from exhume.networks.loading import prepare_for_attack
 from exhume_papers.victims.descent import TrainedModule, check_outputs, train_module
 from exhume_papers.victims.descent_loop import Surroundings, Tensors
+from exhume_papers.victims.losses import LossName, loss_named
 from exhume_papers.victims.recipe import Descent, HistoryPoint, Recipe
 
 PINV_CUTOFF = 1e-12

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from exhume.defences.losses import LossName
 from exhume.errors import UsageError
+from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.privacy import Privacy
 from exhume_papers.victims.recipe import Recipe
 

@@ -15,12 +15,13 @@ from jaxtyping import Float
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
-from exhume.defences.losses import LossName, loss_named
-from exhume.defences.private import PrivateRecipe, Progress, require_opacus, train_private_module
+from exhume.defences.private import PrivateRecipe, require_opacus
 from exhume.errors import UsageError
 from exhume.networks.loading import check_inputs, prepare_for_attack
 from exhume.validation import parse_fields
 from exhume_papers.victims.descent import ModuleIterates, TrainedModule, check_outputs
+from exhume_papers.victims.losses import LossName, loss_named
+from exhume_papers.victims.private import Progress, train_private_module
 from exhume_papers.victims.recipe import Descent, HistoryPoint, Recipe
 
 

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from exhume import seeds
 from exhume.activations import activation
 from exhume.data.dataset import Dataset
-from exhume.defences.losses import LossName
-from exhume.defences.private import Progress
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, Rows
 from exhume.machine import check_fits
 from exhume.observation import Knowledge, Observation
+from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.norms import common_norm
 from exhume_papers.victims.privacy import Privacy, Spent, train_privately
+from exhume_papers.victims.private import Progress
 from exhume_papers.victims.recipe import Descent, Recipe
 from exhume_papers.victims.targets import make_targets
 from exhume_papers.victims.training import DualFit, fit_logistic, fit_min_norm, fit_ridge

@@ -21,11 +21,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.activations import Activation
-from exhume.defences.curvature import largest_eigenvalue
-from exhume.defences.losses import Loss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows
+from exhume_papers.victims.curvature import largest_eigenvalue
 from exhume_papers.victims.descent_loop import Tensors
+from exhume_papers.victims.losses import Loss
 from exhume_papers.victims.recipe import Recipe
 
 BLOCK_NUMBERS = 2**17

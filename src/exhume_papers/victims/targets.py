@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.data.dataset import Dataset
-from exhume.defences.losses import LossName
 from exhume.errors import UsageError
+from exhume_papers.victims.losses import LossName
 
 
 def default_outputs(data: Dataset, loss: LossName) -> int:

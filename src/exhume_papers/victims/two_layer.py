@@ -17,7 +17,6 @@ from torch import Tensor
 from exhume import seeds
 from exhume.activations import activation
 from exhume.data.dataset import Dataset
-from exhume.defences.losses import loss_named
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, Rows, hold, write_rows
@@ -28,6 +27,7 @@ from exhume.validation import parse_fields
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import ModuleIterates
 from exhume_papers.victims.descent_loop import Surroundings, descend
+from exhume_papers.victims.losses import loss_named
 from exhume_papers.victims.moved_rows import MovedRows
 from exhume_papers.victims.network_config import NetworkConfig
 from exhume_papers.victims.norms import common_norm

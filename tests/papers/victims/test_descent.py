@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exhume.defences.losses import loss_named
 from exhume.errors import UsageError
 from exhume.networks.resnet import ResNet
 from exhume.networks.vit import VisionTransformer
 from exhume_papers.victims.descent import ModuleIterates, train_module
 from exhume_papers.victims.descent_loop import Surroundings
+from exhume_papers.victims.losses import loss_named
 from exhume_papers.victims.recipe import Recipe
 
 N, D = 6, 12

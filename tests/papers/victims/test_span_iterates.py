@@ -6,10 +6,10 @@ from torch import Tensor
 from torch.autograd.functional import hessian as hessian_of
 
 from exhume.activations import activation
-from exhume.defences.losses import LOSSES, LossName, loss_named
 from exhume.features.rows import DrawnRows, hold
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import ModuleIterates
+from exhume_papers.victims.losses import LOSSES, LossName, loss_named
 from exhume_papers.victims.moved_rows import MovedRows
 from exhume_papers.victims.recipe import Recipe
 from exhume_papers.victims.span_iterates import SpanIterates

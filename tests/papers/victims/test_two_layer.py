@@ -9,12 +9,12 @@ from exhume.attacks.ridge.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.defences.losses import loss_named
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows, MappedRows, hold
 from exhume.observation import FEATURES_FILE, load_observation, save_observation
 from exhume_papers.victims.descent_loop import Surroundings
+from exhume_papers.victims.losses import loss_named
 from exhume_papers.victims.recipe import Recipe, TrainingStopped
 from exhume_papers.victims.two_layer import TwoLayerConfig, TwoLayerVictim, draw_head, train_two_layer
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from exhume.data.cache import default_data_dir
-from exhume.data.download import Progress, discard, download
-from exhume.data.unpack import BadArchive, unpack
 from exhume.errors import ExhumeError, UsageError
+from exhume_papers.data.cache import default_data_dir
+from exhume_papers.data.download import Progress, discard, download
+from exhume_papers.data.unpack import BadArchive, unpack
 
 
 @dataclass(frozen=True)

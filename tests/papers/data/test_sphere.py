@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exhume.data.sphere import draw_sphere
+from exhume_papers.data.sphere import draw_sphere
 
 
 @settings(deadline=None)

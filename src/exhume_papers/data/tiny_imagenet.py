@@ -7,22 +7,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.data.class_choice import find_classes
+from exhume.data.config import DataConfig, check_images
+from exhume.data.dataset import Dataset
 from exhume.data.image_file import as_rgb, read_image
-from exhume.data.image_set import ImageSet, index_of_blocks
+from exhume.data.image_set import ImageSet, as_dataset, index_of_blocks
+from exhume.data.sources import DataSource
 from exhume.errors import ExhumeError, UsageError
+from exhume_papers.data.cache import data_dir
+from exhume_papers.data.class_choice import find_classes
 
 FOLDER = "tiny-imagenet-200"
 SIDE = 64
 FETCH = "run 'exhume data fetch tiny-imagenet'"
 
 
-def load_tiny_imagenet(data_dir: Path, classes: Sequence[str], counts: Sequence[int]) -> ImageSet:
+def load_tiny_imagenet(root: Path, classes: Sequence[str], counts: Sequence[int]) -> ImageSet:
     """The first counts[c] training images of each class in file-name order, classes in the order asked for.
 
     A class is a WordNet id or its number in the *sorted* wnids.txt.
     """
-    folder = data_dir / FOLDER
+    folder = root / FOLDER
     if not folder.is_dir():
         raise ExhumeError(f"expected Tiny-ImageNet in {folder}, found no such folder; {FETCH}")
     names = _class_names(folder)
@@ -63,3 +67,10 @@ def _read(path: Path) -> Float[Tensor, "3 h w"]:
             f"expected {SIDE}x{SIDE} pixels in {path}, found {pixels.shape[2]}x{pixels.shape[1]}; {FETCH}"
         )
     return as_rgb(pixels)
+
+
+def _load(config: DataConfig) -> Dataset:
+    return as_dataset(load_tiny_imagenet(data_dir(config), config.classes, config.split(len(config.classes))), config)
+
+
+TINY_IMAGENET = DataSource("tiny-imagenet", _load, check_images, {"classes": ("2", "116")})

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from exhume.data.cifar10 import BLOCK_RECORDS, RECORD_BYTES, load_cifar10
 from exhume.errors import ExhumeError, UsageError
+from exhume_papers.data.cifar10 import BLOCK_RECORDS, RECORD_BYTES, load_cifar10
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 
 
 @pytest.fixture

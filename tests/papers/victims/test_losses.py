@@ -6,8 +6,8 @@ from torch.autograd.functional import hessian as hessian_of
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset, Preparation
 from exhume.data.load import load
-from exhume.defences.losses import LOSSES, LossName, loss_named
 from exhume.errors import UsageError
+from exhume_papers.victims.losses import LOSSES, LossName, loss_named
 from exhume_papers.victims.targets import default_outputs, make_targets
 
 N = 5

@@ -34,7 +34,7 @@ def fetch(request: FetchRequest, json: bool) -> None:
 
     Example: exhume data fetch cifar10
     """
-    from exhume.data.fetch import fetch as download
+    from exhume_papers.data.fetch import fetch as download
 
     with download_bar(request.name) as bar:
         folder = download(

@@ -1,7 +1,7 @@
 import pytest
 
-from exhume.data.class_choice import find_classes
 from exhume.errors import UsageError
+from exhume_papers.data.class_choice import find_classes
 
 NAMES = ["cat", "dog", "frog"]
 

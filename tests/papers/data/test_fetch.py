@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from exhume.data.fetch import ARCHIVES, fetch
 from exhume.errors import ExhumeError, UsageError
+from exhume_papers.data.fetch import ARCHIVES, fetch
 
 PART = "cifar-10-binary.tar.gz.part"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exhume.data.unpack import BadArchive, unpack
 from exhume.errors import ExhumeError
+from exhume_papers.data.unpack import BadArchive, unpack
 
 
 def tar_of(path: Path, members: dict[str, bytes]) -> Path:

@@ -4,10 +4,10 @@ import pytest
 import torch
 from PIL import Image
 
-from exhume.data.tiny_imagenet import load_tiny_imagenet
 from exhume.errors import ExhumeError, UsageError
+from exhume_papers.data.tiny_imagenet import load_tiny_imagenet
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 
 
 @pytest.fixture

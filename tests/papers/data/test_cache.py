@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from exhume.data.cache import default_data_dir
+from exhume_papers.data.cache import default_data_dir
 
 
 def test_the_cache_honours_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

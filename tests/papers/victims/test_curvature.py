@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exhume.defences.curvature import largest_eigenvalue
+from exhume_papers.victims.curvature import largest_eigenvalue
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 20))

@@ -6,9 +6,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from exhume.data.class_choice import find_classes
-from exhume.data.image_set import ImageSet, index_of_blocks
+from exhume.data.config import DataConfig, check_images
+from exhume.data.dataset import Dataset
+from exhume.data.image_set import ImageSet, as_dataset, index_of_blocks
+from exhume.data.sources import DataSource
 from exhume.errors import ExhumeError, UsageError
+from exhume_papers.data.cache import data_dir
+from exhume_papers.data.class_choice import find_classes
 
 FOLDER = "cifar-10-batches-bin"
 BATCHES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
@@ -22,12 +26,12 @@ BLOCK_RECORDS = 512
 Records = np.ndarray[tuple[int, int], np.dtype[np.uint8]]
 
 
-def load_cifar10(data_dir: Path, classes: Sequence[str], counts: Sequence[int]) -> ImageSet:
+def load_cifar10(root: Path, classes: Sequence[str], counts: Sequence[int]) -> ImageSet:
     """The first counts[c] images of each class in file order over the training split, classes in the order asked for.
 
     A record is one label byte and then 3 × 32 × 32 pixels, red plane first.
     """
-    folder = data_dir / FOLDER
+    folder = root / FOLDER
     if not folder.is_dir():
         raise ExhumeError(f"expected CIFAR-10 in {folder}, found no such folder; run 'exhume data fetch cifar10'")
     names = _class_names(folder)
@@ -100,3 +104,10 @@ def _blocks(path: Path) -> Iterator[tuple[int, Records]]:
         raise ExhumeError(f"expected a readable CIFAR-10 file {path}, found: {error.strerror}") from error
     for first in range(0, len(records), BLOCK_RECORDS):
         yield first, records[first : first + BLOCK_RECORDS]
+
+
+def _load(config: DataConfig) -> Dataset:
+    return as_dataset(load_cifar10(data_dir(config), config.classes, config.split(len(config.classes))), config)
+
+
+CIFAR10 = DataSource("cifar10", _load, check_images, {"classes": ("frog", "truck")})

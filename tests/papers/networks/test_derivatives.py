@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from exhume.networks.derivatives import push_forward
+from exhume_papers.networks.derivatives import push_forward
 
 
 def test_a_push_forward_is_the_derivative_along_the_direction() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exhume.data.fetch import ARCHIVES
+from exhume_papers.data.fetch import ARCHIVES
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 PART = "cifar-10-binary.tar.gz.part"
@@ -48,7 +48,7 @@ class Mirror:
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr("exhume.data.download.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("exhume_papers.data.download.time.sleep", lambda seconds: None)
     mirror = Mirror()
 
     class Handler(BaseHTTPRequestHandler):

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from exhume.defences.losses import Loss
 from exhume.errors import UsageError
-from exhume.networks.derivatives import push_forward
+from exhume_papers.networks.derivatives import push_forward
+from exhume_papers.victims.losses import Loss
 
 TOLERANCE = 1e-2
 FEWEST_PRODUCTS = 10  # a start that lies near another eigenvector looks settled at first
