@@ -28,8 +28,8 @@ from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Knowledge, Observation
 from exhume.observing.one_layer import layer_observation
 from exhume.reconstruction import Reconstruction
+from exhume.torch_values import parse_device, parse_dtype
 from exhume.units import parse_bytes, parse_duration
-from exhume.values import parse_device, parse_dtype
 
 
 def load_observation(path: str | Path, factory: str | None = None) -> Observation:

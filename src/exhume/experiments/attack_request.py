@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from exhume.attacks.certificate import HELD_OUT_FRACTION, split_rows
+from exhume.attacks.certificate import split_rows
 from exhume.attacks.hyperparameters import OptionValue
 from exhume.attacks.joining import own_device
 from exhume.attacks.loop import Limits
@@ -19,7 +19,6 @@ from exhume.attacks.registry import AUTO, known_methods, methods_called
 from exhume.attacks.running.choice import choose
 from exhume.attacks.running.prepare import PreparedAttack, prepare
 from exhume.attacks.running.settings import AttackSettings
-from exhume.attacks.start import SEEDS
 from exhume.attacks.subspace.file import read_subspace
 from exhume.errors import UsageError
 from exhume.experiments.attack_files import content_digest, read_spectrum
@@ -27,38 +26,14 @@ from exhume.experiments.known_samples import check_missing, keep_known, write_kn
 from exhume.experiments.run import RunFolder
 from exhume.known import load_known
 from exhume.observation import Observation
-from exhume.units import parse_bytes, parse_duration
-from exhume.values import parse_assignments, parse_device, parse_dtype, parse_products, parse_samples
+from exhume.requests.attack import AttackOptions
+from exhume.requests.request import Option
+from exhume.torch_values import parse_device, parse_dtype, parse_products
+from exhume.values import parse_samples
 
-METHOD_OPTIONS = ("step", "inactive_slope", "gradients_at", "rule", "iterations", "exact")
-"""Hyperparameters of single methods that have a flag of their own; all others go by `--set NAME=VALUE`."""
 
-
-class AttackRequest(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    method: str = "auto"
-    subspace: str | None = None
-    known: str | None = None
-    prior: str = "none"
-    spectrum: str | None = None
-    resolution: int | None = None
-    samples: int | Literal["auto"] = "auto"
-    step: float | None = None
-    inactive_slope: float = 0.0
-    gradients_at: str | None = None
-    rule: str | None = None
-    iterations: int | None = None
-    budget: str | float | None = None
-    memory: str | int | None = None
-    held_out: float = HELD_OUT_FRACTION
-    device: str = "cpu"
-    dtype: str = "float32"
-    products: str | None = None
-    exact: bool = False
-    start_seeds: int = Field(default=SEEDS, ge=1)
-    pool: int = Field(default=1, ge=1)
-    set: tuple[str, ...] = ()
+class AttackRequest(AttackOptions):
+    """The options of an attack, and the attack that they come to."""
 
     def method_for(self, outline: Outline) -> AnyMethod:
         """The method, with all options checked against the victim, but without what files tell it."""
@@ -68,10 +43,7 @@ class AttackRequest(BaseModel):
     def settings(self, seed: int = 0, ranks: Ranks = ALONE) -> AttackSettings:
         """All but what is in files."""
         split_rows(1, self.held_out)  # refuses what is no fraction
-        limits = Limits(
-            seconds=math.inf if self.budget is None else parse_duration(str(self.budget)),
-            memory_bytes=None if self.memory is None else parse_bytes(str(self.memory)),
-        )
+        known = AttackOptions.complete().model_fields
         return AttackSettings(
             method=self.method,
             options=self.options(),
@@ -80,7 +52,7 @@ class AttackRequest(BaseModel):
             resolution=self.resolution,
             samples=parse_samples(str(self.samples)),
             seed=seed,
-            limits=limits,
+            limits=Limits(math.inf if self.budget is None else self.budget, self.memory),
             held_out=self.held_out,
             dtype=parse_dtype(self.dtype),
             products=parse_products(self.products),
@@ -88,13 +60,14 @@ class AttackRequest(BaseModel):
             start_seeds=self.start_seeds,
             pool=self.pool,
             ranks=ranks,
+            request={name: value for name, value in self.to_config().items() if name in known} | {"seed": seed},
         )
 
     def options(self) -> dict[str, OptionValue]:
         """The hyperparameters that were given."""
-        own = {name: getattr(self, name) for name in METHOD_OPTIONS}
-        defaults = {name: type(self).model_fields[name].default for name in METHOD_OPTIONS}
-        return {name: value for name, value in own.items() if value != defaults[name]} | parse_assignments(self.set)
+        names = {name for method in known_methods() for name in method.hyperparameters()}
+        given = {name: getattr(self, name, None) for name in names & type(self).model_fields.keys()}
+        return {name: value for name, value in given.items() if value is not None}
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         """The attack on the observation of a run, with what its files tell."""
@@ -134,13 +107,8 @@ class AttackRequest(BaseModel):
     def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
         """What makes it another attack: its method by its own name, every setting that is not the default, and what is
         in its files (`read_files`)."""
-        chosen, limits = self.method_for(outline), self.settings().limits
         told = self.model_dump(mode="json", exclude_defaults=True)
-        if self.budget is not None:
-            told["budget"] = limits.seconds
-        if self.memory is not None:
-            told["memory"] = limits.memory_bytes
-        return told | dict(contents) | {"method": chosen.name}
+        return told | dict(contents) | {"method": self.method_for(outline).name}
 
     @property
     def _takes_known(self) -> bool:
@@ -174,8 +142,8 @@ class SweptAttackRequest(AttackRequest):
     `missing` is the sample that an informed adversary does not know. `seed` is that of the attack; None: the victim's.
     """
 
-    missing: int = Field(default=0, ge=0)
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    missing: Annotated[int, Field(ge=0), Option("The number of the sample that is not known.")] = 0
+    seed: Annotated[int | None, Field(ge=0, lt=2**63), Option("Of the attack; default: the victim's.")] = None
 
     def method_for(self, outline: Outline) -> AnyMethod:
         if "missing" in self.model_fields_set and not self._knows_others:

@@ -1,14 +1,15 @@
 """An attack on the observation of a run folder: writes what was found back into the folder."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from exhume.attacks.loop import Progress
+from exhume.attacks.loop import Attacked, Progress
 from exhume.attacks.running.pooling import run_pool
 from exhume.attacks.running.prepare import PreparedAttack, Watch, run
 from exhume.experiments.run import RunFolder
 from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
+from exhume.reconstruction import Reconstruction
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ def attack_run(
     start = None if prepared.start is None else prepared.start.describe()
     if prepared.settings.pool > 1:
         pooled = run_pool(prepared, say)
-        return AttackedRun(folder.save_attack(pooled.reconstruction, []), pooled.interrupted, start, continues=False)
+        summary = folder.save_attack(_kept(pooled, prepared), [])
+        return AttackedRun(summary, pooled.interrupted, start, continues=False)
     keeper, first = SnapshotKeeper(), prepared.settings.ranks.first
 
     def onlooker(progress: Progress) -> None:
@@ -44,9 +46,14 @@ def attack_run(
     attacked = run(prepared, onlooker if first else None, folder.checkpoint, keeper)
     if not first:
         return AttackedRun({}, attacked.interrupted)
-    found = attacked.reconstruction
+    found = _kept(attacked, prepared)
     save_snapshots(keeper.of(found), folder.path / SNAPSHOTS_FILE)
     summary = folder.save_attack(found, attacked.trace)
     if not attacked.stopped:  # not before everything is written: it is hours of work until then
         folder.checkpoint.unlink(missing_ok=True)
     return AttackedRun(summary, attacked.interrupted, start)
+
+
+def _kept(attacked: Attacked, prepared: PreparedAttack) -> Reconstruction:
+    """What was found, with the options that asked for it."""
+    return replace(attacked.reconstruction, request=dict(prepared.settings.request))

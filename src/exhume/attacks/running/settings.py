@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -46,6 +47,8 @@ class AttackSettings:
     pool: int = 1
     ranks: Ranks = ALONE
     """The processes that share the attack; each of them makes it."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The options that asked for all this, to be kept with what was found."""
 
     def __post_init__(self) -> None:
         if self.prior not in PRIORS:
