@@ -4,7 +4,7 @@
     observation = exhume.observe_features(V, theta, "relu")                         # weights over features, or
     observation = exhume.observe_layer(exhume.changed(before, after, bias=True))    # one dense layer, or
     observation = exhume.load_observation("runs/a")                                 # a run folder
-    found = exhume.reconstruct(observation)
+    found = exhume.reconstruct(observation)           # or method="heavy-ball", or method=exhume.SplitNewton(rounds=5)
     score = exhume.evaluate(found, X_true)
     exhume.audit(model, initial=state_before_training).save("report.html")
 
@@ -17,11 +17,22 @@ from typing import TYPE_CHECKING, Any
 from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from exhume.activations import Activation, register_activation
     from exhume.api import evaluate, load_observation, observe_features, observe_layer, rank, reconstruct
+    from exhume.attacks.heavy_ball import HeavyBall
+    from exhume.attacks.informed.attack import InformedAttack
+    from exhume.attacks.modules.newton import ModuleNewton
+    from exhume.attacks.prior.attack import ImagePrior
     from exhume.attacks.probes.ranking import Ranking
+    from exhume.attacks.registry import register_attack
+    from exhume.attacks.ridge.split_newton import SplitNewton
+    from exhume.attacks.silent.attack import SilentUnits
     from exhume.attacks.silent.whole_inputs import whole_inputs
+    from exhume.attacks.subspace.attack import SubspaceAttack
+    from exhume.attacks.tangent.newton import KktAttack, NtkAttack
     from exhume.auditing.audit import Audit
     from exhume.auditing.of_model import audit, audit_features, observe
+    from exhume.data.sources import DataSource, register_data
     from exhume.layer_states import LayerStates, averaged, changed
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
@@ -30,41 +41,66 @@ if TYPE_CHECKING:
     from exhume.verdicts import Verdict
 
 _HOMES = {
+    "Activation": "exhume.activations",
+    "Audit": "exhume.auditing.audit",
+    "DataSource": "exhume.data.sources",
+    "Evaluation": "exhume.metrics.errors",
+    "Gauge": "exhume.theory",
+    "HeavyBall": "exhume.attacks.heavy_ball",
+    "ImagePrior": "exhume.attacks.prior.attack",
+    "InformedAttack": "exhume.attacks.informed.attack",
+    "KktAttack": "exhume.attacks.tangent.newton",
+    "Knowledge": "exhume.observation",
+    "LayerStates": "exhume.layer_states",
+    "ModuleNewton": "exhume.attacks.modules.newton",
+    "NtkAttack": "exhume.attacks.tangent.newton",
+    "Observation": "exhume.observation",
+    "Outcome": "exhume.reconstruction",
+    "Ranking": "exhume.attacks.probes.ranking",
+    "Reconstruction": "exhume.reconstruction",
+    "SilentUnits": "exhume.attacks.silent.attack",
+    "SplitNewton": "exhume.attacks.ridge.split_newton",
+    "SubspaceAttack": "exhume.attacks.subspace.attack",
+    "Verdict": "exhume.verdicts",
     "audit": "exhume.auditing.of_model",
     "audit_features": "exhume.auditing.of_model",
     "averaged": "exhume.layer_states",
     "changed": "exhume.layer_states",
     "evaluate": "exhume.api",
+    "gauge": "exhume.theory",
     "load_observation": "exhume.api",
     "observe": "exhume.auditing.of_model",
     "observe_features": "exhume.api",
     "observe_layer": "exhume.api",
     "rank": "exhume.api",
     "reconstruct": "exhume.api",
-    "Audit": "exhume.auditing.audit",
-    "Evaluation": "exhume.metrics.errors",
-    "Gauge": "exhume.theory",
-    "Knowledge": "exhume.observation",
-    "LayerStates": "exhume.layer_states",
-    "Observation": "exhume.observation",
-    "Outcome": "exhume.reconstruction",
-    "Ranking": "exhume.attacks.probes.ranking",
-    "Reconstruction": "exhume.reconstruction",
-    "Verdict": "exhume.verdicts",
-    "gauge": "exhume.theory",
+    "register_activation": "exhume.activations",
+    "register_attack": "exhume.attacks.registry",
+    "register_data": "exhume.data.sources",
     "whole_inputs": "exhume.attacks.silent.whole_inputs",
 }
 
 __all__ = [
+    "Activation",
     "Audit",
+    "DataSource",
     "Evaluation",
     "Gauge",
+    "HeavyBall",
+    "ImagePrior",
+    "InformedAttack",
+    "KktAttack",
     "Knowledge",
     "LayerStates",
+    "ModuleNewton",
+    "NtkAttack",
     "Observation",
     "Outcome",
     "Ranking",
     "Reconstruction",
+    "SilentUnits",
+    "SplitNewton",
+    "SubspaceAttack",
     "Verdict",
     "__version__",
     "audit",
@@ -79,6 +115,9 @@ __all__ = [
     "observe_layer",
     "rank",
     "reconstruct",
+    "register_activation",
+    "register_attack",
+    "register_data",
     "whole_inputs",
 ]
 

@@ -29,7 +29,7 @@ from exhume.observation import Knowledge, Observation
 from exhume.observing.one_layer import layer_observation
 from exhume.reconstruction import Reconstruction
 from exhume.torch_values import parse_device, parse_dtype
-from exhume.units import parse_bytes, parse_duration
+from exhume.units import bytes_of, seconds_of
 
 
 def load_observation(path: str | Path, factory: str | None = None) -> Observation:
@@ -101,21 +101,11 @@ def reconstruct(
         prior=prior,
         samples=samples,
         seed=seed,
-        limits=limits_of(budget_seconds if budget is None else budget, memory_bytes if memory is None else memory),
+        limits=Limits(seconds_of(budget, budget_seconds), bytes_of(memory, memory_bytes)),
         dtype=parse_dtype(str(dtype).removeprefix("torch.")),
         device=parse_device(str(device)),
     )
     return run(prepare(observation, settings), watch).reconstruction
-
-
-def limits_of(budget: str | float, memory: str | int | None) -> Limits:
-    """Limits as people write them: seconds or "10m", bytes or "8G".
-
-    >>> limits_of("10m", "1K")
-    Limits(seconds=600.0, memory_bytes=1024)
-    """
-    seconds = parse_duration(budget) if isinstance(budget, str) else budget
-    return Limits(seconds, parse_bytes(memory) if isinstance(memory, str) else memory)
 
 
 def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:

@@ -56,3 +56,19 @@ def _parse(text: str, units: dict[str, int], expected: str) -> float:
     if not parsed or parsed[2].lower() not in units or float(parsed[1]) <= 0:
         raise UsageError(f"expected {expected}, found {text!r}")
     return float(parsed[1]) * units[parsed[2].lower()]
+
+
+def seconds_of(given: str | float | None, otherwise: float) -> float:
+    """
+    >>> seconds_of("10m", 5.0), seconds_of(90, 5.0), seconds_of(None, 5.0)
+    (600.0, 90.0, 5.0)
+    """
+    return otherwise if given is None else parse_duration(given) if isinstance(given, str) else float(given)
+
+
+def bytes_of(given: str | int | None, otherwise: int | None) -> int | None:
+    """
+    >>> bytes_of("1K", None), bytes_of(7, None), bytes_of(None, 5)
+    (1024, 7, 5)
+    """
+    return otherwise if given is None else parse_bytes(given) if isinstance(given, str) else given

@@ -54,7 +54,7 @@ def test_a_generalised_linear_model_is_trained_and_inverted(exhume: Command, tmp
     ("flags", "message"),
     [
         (("--method", "ntk"), "--knows-first-layer"),
-        (("--method", "kkt", "--exact"), "with kkt"),
+        (("--method", "kkt", "--exact"), "expected --exact with --method split-newton, found kkt"),
         (("--method", "ntk", "--known", "x"), "--method informed"),
     ],
 )

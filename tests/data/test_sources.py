@@ -10,7 +10,7 @@ from exhume.data.config import DataConfig, check_images
 from exhume.data.dataset import Dataset
 from exhume.data.image_set import ImageSet, as_dataset
 from exhume.data.load import load
-from exhume.data.sources import DataSource, register, source_named, source_names
+from exhume.data.sources import DataSource, register_data, source_named, source_names
 from exhume.errors import ExhumeError
 
 
@@ -29,7 +29,7 @@ STRIPES = DataSource("stripes", stripes, check_images, {"norm": "keep"})
 
 
 def test_a_data_set_is_registered_by_a_call() -> None:
-    register(STRIPES)
+    register_data(STRIPES)
     assert "stripes" in source_names()
     data = load(DataConfig(name="stripes", samples=3))
     assert data.inputs.shape == (3, 16)

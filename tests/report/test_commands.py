@@ -125,10 +125,10 @@ def test_an_attack_of_before_is_asked_for_by_what_its_settings_tell(make_run: Ca
     assert asked.to_config() == {**expected, "run": "run"}
 
 
-def test_a_prior_is_no_method(make_run: Callable[..., RunFolder]) -> None:
+def test_a_prior_can_be_asked_for_by_its_own_name(make_run: Callable[..., RunFolder]) -> None:
     found = replace(make_run().reconstruction(), method="image-prior", settings={})
     asked = _attack(commands("run", {}, found, reveal=False)[0])
-    assert (asked.method, asked.prior) == ("auto", "image")
+    assert (asked.method, asked.prior) == ("image-prior", "none")
 
 
 def test_a_model_that_was_not_trained_here_is_attacked_and_reported_only(make_run: Callable[..., RunFolder]) -> None:

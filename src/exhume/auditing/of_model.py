@@ -19,6 +19,8 @@ from exhume.features.rows import HeldRows
 from exhume.observation import Observation
 from exhume.observing.beside import Beside
 from exhume.report.subject import Artefact
+from exhume.torch_values import parse_device
+from exhume.units import bytes_of, seconds_of
 
 
 def observe(
@@ -65,6 +67,9 @@ def audit(
     input_shape: tuple[int, ...] | None = None,
     norm: float | None = None,
     samples: int | None = None,
+    budget: str | float | None = None,
+    memory: str | int | None = None,
+    device: torch.device | str = "cpu",
     budget_seconds: float = 600.0,
     memory_bytes: int | None = None,
     what_if: Sequence[str] = (),
@@ -80,7 +85,8 @@ def audit(
     the training inputs, as the model saw them, to count what came back; `control` are others, that it was not trained
     on. The attack sees neither. `norm` is the norm of every training row and `samples` is n, if an attacker would know
     them: they are never taken from `truth`. `what_if` names defences to audit again ("int8", "prune50", "noise", "dp"),
-    `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...).
+    `recipe` says how the model was trained ("sgd", "adam", "augmentation", ...). `budget` is in seconds or like "10m",
+    `memory` in bytes or like "8G"; `budget_seconds` and `memory_bytes` are the same as numbers.
     """
     records = None if truth is None else records_of_rows(truth, labels)
     image_shape = None if records is None else records.image_shape
@@ -98,7 +104,9 @@ def audit(
     name = type(model).__name__
     artefact = Artefact(f"{name} in memory", state_digest(model.state_dict()), None, "state dict")
     command = f"exhume.audit(model, head={target.head_name!r}, ...)"
-    settings = AuditSettings(budget_seconds, memory_bytes, samples, tuple(what_if), tuple(recipe), seed)
+    seconds, most_bytes = seconds_of(budget, budget_seconds), bytes_of(memory, memory_bytes)
+    device = parse_device(str(device))
+    settings = AuditSettings(seconds, most_bytes, samples, tuple(what_if), tuple(recipe), seed, device)
     against = _control(records, control, control_labels)
     return run_audit(Question(target, artefact, name, records, against, [command]), settings, watch)
 
@@ -116,6 +124,9 @@ def audit_features(
     control_labels: Tensor | None = None,
     norm: float | None = None,
     samples: int | None = None,
+    budget: str | float | None = None,
+    memory: str | int | None = None,
+    device: torch.device | str = "cpu",
     budget_seconds: float = 600.0,
     memory_bytes: int | None = None,
     what_if: Sequence[str] = (),
@@ -136,7 +147,9 @@ def audit_features(
     )
     name, command = "weights over known features", f"exhume.audit_features(V, weights, {activation!r}, ...)"
     artefact = Artefact("weights in memory", state_digest({"weights": weights}), None, "tensor")
-    settings = AuditSettings(budget_seconds, memory_bytes, samples, tuple(what_if), tuple(recipe), seed)
+    seconds, most_bytes = seconds_of(budget, budget_seconds), bytes_of(memory, memory_bytes)
+    device = parse_device(str(device))
+    settings = AuditSettings(seconds, most_bytes, samples, tuple(what_if), tuple(recipe), seed, device)
     against = _control(records, control, control_labels)
     return run_audit(Question(target, artefact, name, records, against, [command]), settings, watch)
 

@@ -39,7 +39,7 @@ class DataSource:
 _registered: dict[str, DataSource] = {}
 
 
-def register(source: DataSource) -> None:
+def register_data(source: DataSource) -> None:
     """From now on `--data NAME` means this data set."""
     _registered[source.name] = source
 
@@ -49,7 +49,7 @@ def source_named(name: str) -> DataSource | None:
     if name not in _registered and name in _installed():
         entry = _installed()[name]
         try:
-            register(entry.load())
+            register_data(entry.load())
         except Exception as problem:
             raise ExhumeError(
                 f"expected the data set {name} in {entry.value}, found {type(problem).__name__}: {problem}"

@@ -67,7 +67,7 @@ class AttackRequest(AttackOptions):
         """The hyperparameters that were given."""
         names = {name for method in known_methods() for name in method.hyperparameters()}
         given = {name: getattr(self, name, None) for name in names & type(self).model_fields.keys()}
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in given.items() if value is not None and value is not False}
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         """The attack on the observation of a run, with what its files tell."""

@@ -7,7 +7,7 @@ A method of attack declares its hyperparameters where it has them:
         step_size: float | None = field(default=None, metadata={"help": "Its step.", "option": "step"})
 
 `declared_options` reads them, `merged` joins those of several methods, and `with_options` gives a model that has them
-as fields like any other. A value of None means that the option was not given: the method's own default holds then.
+as fields like any other. A value of None or False means that the option was not given: the method's own default holds.
 """
 
 from collections.abc import Iterable
@@ -69,8 +69,12 @@ def with_options(model: type[Model], options: tuple[ExtraOption, ...]) -> type[M
     """The model with further fields, all of which may be left out."""
     added: dict[str, Any] = {
         option.name: (
-            Annotated[option.kind | None, Field(ge=option.least), Option(f"{', '.join(option.owners)}: {option.help}")],
-            None,
+            Annotated[
+                option.kind if option.kind is bool else option.kind | None,
+                Field(ge=option.least),
+                Option(f"{', '.join(option.owners)}: {option.help}"),
+            ],
+            False if option.kind is bool else None,
         )
         for option in options
     }
