@@ -49,8 +49,15 @@ class Activation:
 
     @classmethod
     def of(cls, name: str, value: Callable[[Tensor], Tensor]) -> "Activation":
-        """An activation whose derivative is left to forward-mode differentiation."""
-        return cls(name, value, lambda z: torch.func.jvp(value, (z,), (torch.ones_like(z),))[1])
+        """An activation whose derivative is left to autograd."""
+
+        def derivative(z: Tensor) -> Tensor:
+            recorded = torch.is_grad_enabled() and z.requires_grad
+            with torch.enable_grad():
+                point = z if recorded else z.detach().requires_grad_()
+                return torch.autograd.grad(value(point).sum(), point, create_graph=recorded)[0]
+
+        return cls(name, value, derivative)
 
     @cached_property
     def parity(self) -> Literal["even", "odd", "none"]:
@@ -231,6 +238,11 @@ def register_activation(new: Activation) -> Activation:
     For every process, by an entry point of its package: group `exhume.activations`, the name, and where it is.
     """
     return _registry.add(new)
+
+
+def forget_activation(name: str) -> None:
+    """Undoes `register_activation`."""
+    _registry.forget(name)
 
 
 def hermite_coefficients(act: Activation, order: int, normalised: bool = False) -> np.ndarray:
