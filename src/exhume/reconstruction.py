@@ -70,6 +70,8 @@ class Reconstruction:
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     """What else the attack found out about the victim: further keys of the summary."""
+    request: dict[str, Any] = field(default_factory=dict)
+    """The options that asked for the attack, where it was asked for by options."""
 
     @property
     def outcome(self) -> Outcome:
@@ -139,7 +141,7 @@ def _check_numbers(meta: dict[str, Any], verdict: Certificate, m: int) -> None:
     """Raises TypeError for what a reader would stumble over later."""
     numbers = {name: meta[name] for name in ("loss", "passes", "seconds", "peak_memory_mb")}
     whole = {name: meta[name] for name in ("iterations", "seed")} | {"held_out_rows": verdict.held_out_rows}
-    parts = {name: meta.get(name, {}) for name in ("settings", "facts")}
+    parts = {name: meta.get(name, {}) for name in ("settings", "facts", "request")}
     if verdict.held_out_loss is not None:
         numbers["held_out_loss"] = verdict.held_out_loss
     wrong = [name for name, value in numbers.items() if type(value) not in (int, float) or not abs(value) < math.inf]

@@ -53,7 +53,7 @@ def pool_run(
         if attacked.interrupted:
             interrupted = True
             break
-    pooled = pool(tuple(found))
+    pooled = replace(pool(tuple(found)), request=dict(settings.request))
     summary = run.save_attack(pooled, [], {} if start is None else start.summary())
     return AttackedRun(summary, interrupted, None if start is None else start.describe(), continues=False)
 
