@@ -2,12 +2,13 @@ import pytest
 import torch
 from torch import nn
 
-from exhume.auditing.module_target import default_input_shape, target_of_module
+from exhume.auditing.module_target import target_of_module
 from exhume.auditing.target import target_of_rows
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
+from exhume.observing.of_module import default_input_shape
 
 
 def _two_layer() -> nn.Sequential:

@@ -18,7 +18,7 @@ def _model(activation: nn.Module, bias: bool) -> nn.Sequential:
 def test_a_hidden_layer_is_recognised_whatever_its_activation_and_bias(name: str, bias: bool) -> None:
     model = _model(MODULES[name](), bias)
     plain = penultimate_features(model, "3", (3, 2, 2))
-    form = as_ridge(model, plain)
+    form = as_ridge(plain.networks[0])
     assert form is not None
     assert not form.normed
     ridge = form.features
@@ -41,7 +41,7 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
             norm.weight.mul_(-1.7)
             norm.bias.add_(0.3)
     plain = penultimate_features(model, "3", (12,))
-    form = as_ridge(model, plain)
+    form = as_ridge(plain.networks[0])
     assert form is not None
     assert form.normed
     ridge = form.features
@@ -62,7 +62,7 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
 )
 def test_other_forms_are_not_taken_for_it(body: nn.Module) -> None:
     model = nn.Sequential(body, nn.Linear(30, 1))
-    assert as_ridge(model, penultimate_features(model, "1", (12,))) is None
+    assert as_ridge(penultimate_features(model, "1", (12,)).networks[0]) is None
 
 
 def test_positions_of_a_channel_and_tokens_of_an_embedding_are_groups() -> None:

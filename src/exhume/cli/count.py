@@ -34,11 +34,11 @@ def count(
     """
     from exhume.attacks.heavy_ball import HeavyBall
     from exhume.attacks.loop import Limits
-    from exhume.attacks.ridge_view import seen_as_ridge
     from exhume.errors import UsageError
     from exhume.experiments.count import as_csv, certified_samples, estimate, guess_samples
     from exhume.experiments.run import RunFolder
     from exhume.files import write_text
+    from exhume.observing.ridge_view import seen_as_ridge
     from exhume.units import parse_duration
 
     if last < first:

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from exhume.errors import ExhumeError
-from exhume.layer_states import LayerStates, Source, averaged, with_bias
+from exhume.layer_states import LayerStates, Source, averaged
+from exhume.networks.head import with_bias
 from exhume.readings import Reading
 
 BUFFERS: dict[str, Source] = {"momentum_buffer": "momentum", "exp_avg": "adam"}

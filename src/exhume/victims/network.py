@@ -18,9 +18,10 @@ from exhume.errors import UsageError
 from exhume.features.module import penultimate_features
 from exhume.features.network import body_state, network_features
 from exhume.features.network_source import NetworkSource
-from exhume.networks.head import head_tensors
+from exhume.networks.head import head_tensors, with_bias
 from exhume.networks.loading import with_statistics_of
 from exhume.observation import Knowledge, Observation
+from exhume.observing.of_head import observe_head
 from exhume.start_rule import StartRule
 from exhume.victims.descent import TrainedModule, train_module
 from exhume.victims.descent_loop import Surroundings, Tensors
@@ -74,13 +75,14 @@ def train_network(config: PlannedConfig, data: Dataset, around: Surroundings | N
     source = _source(config, plan, trained, data.inputs.dtype)
     features = network_features(source, plan.factory)
     _check_rebuilt(source, plan, trained, data.inputs[:2])
-    observation = Observation(
+    observation = observe_head(
         features,
-        final if config.initial in ("distribution", "seed") else final - trained.scale * initial,
+        final,
         Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, source.initial_state is not None),
         data.image_shape,
-        StartRule("network", *initial.shape) if config.initial == "seed" else None,
-        final if config.initial == "known" else None,
+        initial=initial,
+        scale=trained.scale,
+        start=StartRule("network", *initial.shape),
     )
     return NetworkVictim(observation, trained.descent, initial, trained.note, trained.scale, spent)
 
@@ -138,9 +140,8 @@ def _check_rebuilt(
 
 
 def _head_matrix(plan: NetworkPlan, state: Tensors) -> Float[Tensor, "k p"]:
-    """The head's weights, and its bias as the weights of a feature that is always 1."""
-    tensors = [state[name] for name in head_tensors(plan.model, plan.head_name)]
-    return torch.cat([tensor if tensor.ndim == 2 else tensor[:, None] for tensor in tensors], dim=1)
+    weight, *bias = (state[name] for name in head_tensors(plan.model, plan.head_name))
+    return with_bias(weight, bias[0] if bias else None).clone()
 
 
 @torch.no_grad()
