@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -42,15 +43,8 @@ def target_of_module(
             for key, weights in other.named_parameters():
                 if key in moved and weights is not own.weight and weights is not own.bias:
                     weights.copy_(change(weights.detach()))
-        return target_of_module(
-            other,
-            head=name,
-            input_shape=input_shape,
-            initial=initial,
-            norm=norm,
-            image_shape=image_shape,
-            beside=beside,
-        )
+        again = partial(target_of_module, other, head=name, input_shape=input_shape, initial=initial)
+        return again(norm=norm, image_shape=image_shape, beside=beside)
 
     outside = layer.bias is not None and isinstance(seen.published, RidgeFeatures)
     return Target(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from exhume.networks.head import name_of
+from exhume.networks.loading import evaluating
 
 _FLATTENING = {"flatten", "reshape", "view"}
 _COORDINATE_WISE = {"dropout", "relu", "relu_", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "contiguous"}
@@ -25,18 +26,14 @@ def channel_shape(model: nn.Module, head: nn.Linear, probe: Tensor) -> tuple[int
     `probe` are at least two inputs in the model's own shape. The model is run once, in evaluation mode.
     """
     watch, seen = _Watch(), list[Tensor]()
-    modes = {name: layer.training for name, layer in model.named_modules()}
     handle = model.get_submodule(name_of(model, head)).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     try:
-        model.eval()
-        with torch.no_grad(), watch:
+        with torch.no_grad(), evaluating(model), watch:
             model(probe)
     except Exception:
         return None  # training will say, in its own words, what does not fit
     finally:
         handle.remove()
-        for name, layer in model.named_modules():
-            layer.training = modes[name]
     shape = watch.shape_of(seen[0]) if len(seen) == 1 else None
     fits = shape is not None and len(shape) > CHANNEL_AXES and shape[0] == len(probe)
     return shape[1:] if fits and shape is not None else None

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume.networks.attention import differentiable_attention
-from exhume.networks.loading import LISTED, check_inputs
+from exhume.networks.loading import LISTED, check_inputs, evaluating
 
 _Layer = TypeVar("_Layer", bound=nn.Module)
 
@@ -40,6 +40,14 @@ def find_head(model: nn.Module, name: str | None = None, probe: Tensor | None = 
     raise UsageError(
         f"expected the name of a linear layer, found {name!r}, which the model does not have; there are {others}"
     )
+
+
+def plain_head(model: nn.Module, name: str | None, probe: Tensor) -> nn.Linear:
+    """The same, of which weights and bias are all there is."""
+    head = find_head(model, name, probe)
+    if not set(head.state_dict()) <= {"weight", "bias"}:
+        raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(head.state_dict())}")
+    return head
 
 
 def name_of(model: nn.Module, head: nn.Linear) -> str:
@@ -159,15 +167,11 @@ def _calls(model: nn.Module, layers: Sequence[nn.Linear], probe: Tensor) -> list
 def _calls_of(model: nn.Module, layers: Sequence[_Layer], probe: Tensor) -> list[_Layer]:
     """The layers in the order of their calls; counted on the model itself, in evaluation mode."""
     calls: list[_Layer] = []
-    training = {name: layer.training for name, layer in model.named_modules()}
     handles = [layer.register_forward_pre_hook(lambda called, seen: calls.append(called)) for layer in layers]
     try:
-        model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             model(probe)
     finally:
         for handle in handles:
             handle.remove()
-        for name, layer in model.named_modules():
-            layer.training = training[name]
     return calls

@@ -26,16 +26,7 @@ def dense_layers(trained: nn.Module, started: nn.Module, input_shape: tuple[int,
         before = modules[seen.name]
         ends = [with_bias(layer.weight, layer.bias) for layer in (before, seen.layer)]
         if seen.why_not is None and not torch.equal(ends[0], ends[1]):
-            found.append(
-                changed(
-                    *ends,
-                    bias=seen.layer.bias is not None,
-                    name=seen.name,
-                    leak=seen.leak or 0.0,
-                    reads=seen.reads,
-                    reading=seen.reading,
-                )
-            )
+            found.append(seen.named(changed(*ends, bias=seen.layer.bias is not None, name=seen.name)))
     return in_order(found)
 
 

@@ -18,7 +18,7 @@ from exhume.features.module import ModuleFeatures, averaged_features, penultimat
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.ridge_form import shared_groups
 from exhume.layer_states import LayerStates
-from exhume.networks.head import PenultimateFeatures, find_head, name_of, with_bias
+from exhume.networks.head import PenultimateFeatures, find_head, name_of, plain_head, with_bias
 from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
 from exhume.observation import Initial, Knowledge, Observation
 from exhume.observing.beside import Beside, layers_beside
@@ -88,7 +88,8 @@ def look_at(
     if next(trained.parameters()).dtype not in (torch.float32, torch.float64):
         trained.float()
     said = prepare_for_attack(trained)
-    name = _head_name(trained, head, input_shape)
+    probe = torch.zeros(2, *input_shape).to(next(trained.parameters()))
+    name = name_of(trained, plain_head(trained, head, probe))
     started = _at_start(trained, initial) if isinstance(initial, Mapping) else None
     end, last = _end(trained, name, input_shape)
     start, first = (None, None) if started is None else _end(started, name, input_shape)
@@ -113,13 +114,6 @@ def look_at(
         drift=drift,
         notes=tuple(note for note in (said, _form(published), *unused) if note),
     )
-
-
-def _head_name(trained: nn.Module, head: str | None, input_shape: tuple[int, ...]) -> str:
-    layer = find_head(trained, head, torch.zeros(2, *input_shape).to(next(trained.parameters())))
-    if not set(layer.state_dict()) <= {"weight", "bias"}:
-        raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(layer.state_dict())}")
-    return name_of(trained, layer)
 
 
 def _at_start(trained: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:

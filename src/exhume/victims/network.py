@@ -15,7 +15,7 @@ from torch import Tensor
 
 from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
-from exhume.features.module import penultimate_features
+from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.features.network import body_state, network_features
 from exhume.features.network_source import NetworkSource
 from exhume.networks.head import head_tensors, with_bias
@@ -74,7 +74,7 @@ def train_network(config: PlannedConfig, data: Dataset, around: Surroundings | N
     initial, final = _head_matrix(plan, trained.initial), _head_matrix(plan, trained.state)
     source = _source(config, plan, trained, data.inputs.dtype)
     features = network_features(source, plan.factory)
-    _check_rebuilt(source, plan, trained, data.inputs[:2])
+    _check_rebuilt(features, plan, trained, data.inputs[:2])
     observation = observe_head(
         features,
         final,
@@ -126,12 +126,13 @@ def _source(config: NetworkConfig, plan: NetworkPlan, trained: TrainedModule, dt
     )
 
 
+@torch.no_grad()
 def _check_rebuilt(
-    source: NetworkSource, plan: NetworkPlan, trained: TrainedModule, probe: Float[Tensor, "n d"]
+    features: ModuleFeatures, plan: NetworkPlan, trained: TrainedModule, rows: Float[Tensor, "n d"]
 ) -> None:
     """What a factory keeps outside its state dict is not in the observation: the features would be others."""
-    rebuilt = network_features(replace(source, initial_state=None), plan.factory)(probe)
-    own = penultimate_features(trained.model, plan.head_name, plan.input_shape, bias=source.bias)(probe)
+    rebuilt = features.networks[-1](rows.reshape(len(rows), *plan.input_shape))
+    own = penultimate_features(trained.model, plan.head_name, plan.input_shape)(rows)
     if not torch.allclose(rebuilt, own, rtol=1e-4, atol=1e-5 * float(own.abs().max())):
         raise UsageError(
             f"expected {plan.factory} to build the same network again, found other features with the same weights; "

@@ -13,7 +13,7 @@ from exhume import seeds
 from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
 from exhume.networks.feature_layout import channel_shape
-from exhume.networks.head import find_head, name_of
+from exhume.networks.head import find_head, name_of, plain_head
 from exhume.networks.loading import load_factory
 from exhume.networks.resnet import ResNet
 from exhume.networks.vit import VisionTransformer
@@ -126,9 +126,7 @@ class FactoryConfig(NetworkConfig):
             model = load_factory(self.factory)
         kind = next((values.dtype for values in model.parameters()), torch.float32)
         probe = torch.zeros((2, *shape), dtype=kind)
-        head = find_head(model, self.head, probe)
-        if not set(head.state_dict()) <= {"weight", "bias"}:
-            raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(head.state_dict())}")
+        head = plain_head(model, self.head, probe)
         if not head.weight.requires_grad:
             raise UsageError("expected a head that is trained, found one whose weights require no gradient")
         outputs = head.out_features if self.outputs is None else self.outputs
