@@ -4,7 +4,7 @@ from torch import nn
 
 from exhume.activations import ACTIVATIONS
 from exhume.features.module import penultimate_features
-from exhume.features.ridge_form import as_ridge, shared_groups
+from exhume.features.ridge_form import as_ridge
 
 MODULES = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
 
@@ -63,13 +63,3 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
 def test_other_forms_are_not_taken_for_it(body: nn.Module) -> None:
     model = nn.Sequential(body, nn.Linear(30, 1))
     assert as_ridge(penultimate_features(model, "1", (12,)).networks[0]) is None
-
-
-def test_positions_of_a_channel_and_tokens_of_an_embedding_are_groups() -> None:
-    convolution = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 1))
-    groups = shared_groups(convolution, "3", 36 + 1, bias=True)
-    assert groups is not None
-    assert groups.tolist() == [channel for channel in range(4) for _ in range(9)] + [4]
-    tokens = nn.Sequential(nn.LayerNorm(6), nn.Flatten(), nn.Linear(18, 1))
-    assert shared_groups(tokens, "2", 18, bias=False).tolist() == list(range(6)) * 3  # type: ignore[union-attr]
-    assert shared_groups(nn.Sequential(nn.Linear(3, 9), nn.Linear(9, 1)), "1", 9, bias=False) is None

@@ -225,11 +225,14 @@ def averaged_features(first: ModuleFeatures, second: ModuleFeatures) -> ModuleFe
     return replace(second, function=function, chosen=None, source=None, networks=networks)
 
 
-def axis_groups(shape: tuple[int, ...], axis: int) -> Int[Tensor, " p"]:
+def axis_groups(shape: tuple[int, ...], axis: int, constant: bool = False) -> Int[Tensor, " p"]:
     """Names coordinates of a flattened tensor by their place along one axis: its channel, or its embedding coordinate.
+
+    With `constant` there is one more feature, in a group of its own.
 
     >>> axis_groups((2, 3), 0).tolist(), axis_groups((2, 3), 1).tolist()
     ([0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2])
     """
     places = torch.arange(shape[axis]).reshape([-1 if other == axis % len(shape) else 1 for other in range(len(shape))])
-    return places.expand(shape).reshape(-1).clone()
+    groups = places.expand(shape).reshape(-1)
+    return torch.cat([groups, groups.new_full((int(constant),), shape[axis])])

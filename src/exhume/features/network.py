@@ -69,12 +69,10 @@ def _features_of(source: NetworkSource, state: Mapping[str, Tensor], place: str)
 
 
 def _groups(source: NetworkSource, p: int) -> Tensor | None:
-    """One group a place along the axis, and one for the constant feature."""
     if source.group_axis is None or source.feature_shape is None:
         return None
     if math.prod(source.feature_shape) != p - source.bias:
         raise UsageError(
             f"expected features of shape {list(source.feature_shape)}, found {p - source.bias} that the head reads"
         )
-    groups = axis_groups(source.feature_shape, source.group_axis)
-    return torch.cat([groups, groups.max()[None] + 1]) if source.bias else groups
+    return axis_groups(source.feature_shape, source.group_axis, source.bias)

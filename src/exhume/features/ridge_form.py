@@ -1,4 +1,4 @@
-"""The form of the features before a head, as far as it matters: are they φ(Wx + b), and which share their weights?
+"""The form of the features before a head, as far as it matters: are they φ(Wx + b)?
 
 For φ(Wx + b) exhume has an exact attack. A module is a program, so its form cannot be read off; it can be tried. Each
 linear layer with as many inputs as the data and as many outputs as the head reads is put together with each activation,
@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from exhume.activations import ACTIVATIONS, Activation
 from exhume.errors import ExhumeError
-from exhume.features.module import axis_groups
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.networks.head import PenultimateFeatures
@@ -108,30 +107,3 @@ def _values(features: RidgeFeatures) -> Float[Tensor, "p d"]:
 def _agree(activation: Activation, linear: Float[Tensor, "m p"], seen: Float[Tensor, "m p"]) -> bool:
     made = activation.value(linear.clone())
     return bool(torch.allclose(made, seen, rtol=AGREES, atol=AGREES * float(seen.abs().max())))
-
-
-def shared_groups(model: nn.Module, head: str, p: int, bias: bool) -> Int[Tensor, " p"] | None:
-    """Features that share their weights, as the positions of one channel do: only whole groups may be held out.
-
-    Told from the last layer before the head: the positions of a convolution are next to each other, the tokens of a
-    transformer are a stride apart. None where each feature has weights of its own.
-    """
-    width, channels_first = _last_width(model, head)
-    flat = p - bias
-    if width is None or width >= flat or flat % width:
-        return None
-    shape, axis = ((width, flat // width), 0) if channels_first else ((flat // width, width), 1)
-    groups = axis_groups(shape, axis)
-    return torch.cat([groups, torch.tensor([width])]) if bias else groups
-
-
-def _last_width(model: nn.Module, head: str) -> tuple[int | None, bool]:
-    width, channels_first = None, True
-    for name, layer in model.named_modules():
-        if name == head:
-            break
-        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            width, channels_first = layer.out_channels, True
-        elif isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) == 1:
-            width, channels_first = layer.normalized_shape[0], False
-    return width, channels_first

@@ -14,10 +14,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
-from exhume.features.module import ModuleFeatures, averaged_features, penultimate_features
+from exhume.features.module import ModuleFeatures, averaged_features, axis_groups, penultimate_features
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.ridge_form import shared_groups
 from exhume.layer_states import LayerStates
+from exhume.networks.feature_layout import feature_layout
 from exhume.networks.head import PenultimateFeatures, find_head, name_of, plain_head, with_bias
 from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
 from exhume.observation import Initial, Knowledge, Observation
@@ -91,8 +91,8 @@ def look_at(
     probe = torch.zeros(2, *input_shape).to(next(trained.parameters()))
     name = name_of(trained, plain_head(trained, head, probe))
     started = _at_start(trained, initial) if isinstance(initial, Mapping) else None
-    end, last = _end(trained, name, input_shape)
-    start, first = (None, None) if started is None else _end(started, name, input_shape)
+    end, last = _end(trained, name, probe)
+    start, first = (None, None) if started is None else _end(started, name, probe)
     drift = None if start is None else _drift(end.networks[0], start.networks[0])
     moved = start is not None and drift is not None and drift > MOVED
     knowledge = Knowledge(norm=norm, initial=_initial(initial), initial_body=moved)
@@ -122,12 +122,13 @@ def _at_start(trained: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
     return started
 
 
-def _end(module: nn.Module, head: str, input_shape: tuple[int, ...]) -> tuple[ModuleFeatures, Float[Tensor, "k p"]]:
+def _end(module: nn.Module, head: str, probe: Tensor) -> tuple[ModuleFeatures, Float[Tensor, "k p"]]:
     """The features at one end of training, and the head over them, whose bias is the weight of a constant one."""
     layer = find_head(module, head)
     biased = layer.bias is not None
-    features = penultimate_features(module, head, input_shape, bias=biased)
-    groups = shared_groups(module, head, features.p, biased)
+    features = penultimate_features(module, head, tuple(probe.shape[1:]), bias=biased)
+    layout = feature_layout(module, layer, probe)
+    groups = None if layout is None else axis_groups(*layout, constant=biased)
     return replace(features, groups=groups), with_bias(layer.weight, layer.bias).clone()
 
 

@@ -20,8 +20,7 @@ def seen_as_ridge(observation: Observation) -> Observation:
     if not isinstance(features, ModuleFeatures) or observation.knowledge.initial == "seed":
         return observation
     forms = [form for form in map(as_ridge, features.networks) if form is not None]
-    same = len({form.features.activation.name for form in forms}) == 1
-    if not same or len(forms) < len(features.networks):
+    if not forms or len(forms) < len(features.networks):
         return observation
     end, start = forms[-1].features, forms[0].features
     ridge = end if len(forms) == 1 else halfway_ridge(end, start)

@@ -12,7 +12,7 @@ from torch import nn
 from exhume import seeds
 from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
-from exhume.networks.feature_layout import channel_shape
+from exhume.networks.feature_layout import feature_layout
 from exhume.networks.head import find_head, name_of, plain_head
 from exhume.networks.loading import load_factory
 from exhume.networks.resnet import ResNet
@@ -20,8 +20,6 @@ from exhume.networks.vit import VisionTransformer
 from exhume.validation import parse_fields
 from exhume.victims.losses import default_outputs
 from exhume.victims.network_config import NetworkConfig
-
-FEWEST_CHANNELS = 16  # two are always held out as a whole, and of fewer that would be too many
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +103,7 @@ class FactoryConfig(NetworkConfig):
 
     `head` None: the last linear layer that the model calls. `input_shape`: how the model sees one row; None: as
     the images are, or flat where the data are no images. `outputs` None: as many as the head has. Where the head is
-    seen to read a flattened channels × height × width, whole channels are held out; else single coordinates are.
+    seen to read flattened channels, or tokens, whole channels are held out; else single coordinates are.
     """
 
     factory: str
@@ -130,11 +128,8 @@ class FactoryConfig(NetworkConfig):
         if not head.weight.requires_grad:
             raise UsageError("expected a head that is trained, found one whose weights require no gradient")
         outputs = head.out_features if self.outputs is None else self.outputs
-        channels = channel_shape(model, head, probe)
-        if channels is not None and channels[0] < FEWEST_CHANNELS:
-            channels = None
-        axis = None if channels is None else 0
-        return NetworkPlan(model, name_of(model, head), shape, outputs, self.factory, {}, channels, axis)
+        layout = feature_layout(model, head, probe) or (None, None)
+        return NetworkPlan(model, name_of(model, head), shape, outputs, self.factory, {}, *layout)
 
 
 def image_side(data: Dataset, what: str) -> tuple[int, int]:
