@@ -39,10 +39,15 @@ def layers_of(observation: Observation) -> tuple[LayerStates, ...]:
         return ()
     if features.bias is not None or features.p * features.d > MOST_NUMBERS:
         return ()  # the start of the bias is not part of such an observation
-    shown = features.rows
-    trained = MixedRows(shown, 2.0, initial, -1.0) if observation.knowledge.initial_body else shown
-    layer = changed(_values(initial), _values(trained), bias=False, name="first layer", leak=features.activation.leak)
+    ends = _values(initial), _values(trained_rows(observation, initial))
+    layer = changed(*ends, bias=False, name="first layer", leak=features.activation.leak)
     return (layer,)
+
+
+def trained_rows(observation: Observation, initial: Rows) -> Rows:
+    """The first layer at the end of training, of an observation that shows it there or halfway from its start."""
+    shown = observation.ridge.rows
+    return MixedRows(shown, 2.0, initial, -1.0) if observation.knowledge.initial_body else shown
 
 
 def with_layers(observation: Observation) -> Observation:
