@@ -20,7 +20,6 @@ from exhume.attacks.prior.spectrum import load_spectrum
 from exhume.attacks.subspace.file import read_subspace
 from exhume.auditing.from_files import read_question
 from exhume.auditing.records import read_rows
-from exhume.auditing.weights_file import read_weights
 from exhume.cli.app import main
 from exhume.data.config import DataConfig
 from exhume.data.image_file import read_image
@@ -35,6 +34,7 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import MappedRows
 from exhume.known import load_known
 from exhume.observation import load_observation
+from exhume.observing.weights_file import read_weights
 from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
 from exhume.requests.audit import AuditRequest

@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from exhume.api import evaluate, load_observation, observe_features, observe_layer, rank, reconstruct
+    from exhume.api import evaluate, load_observation, rank, reconstruct
     from exhume.attacks.probes.ranking import Ranking
     from exhume.attacks.silent.whole_inputs import whole_inputs
     from exhume.auditing.audit import Audit
-    from exhume.auditing.of_model import audit, audit_features, observe
+    from exhume.auditing.of_model import audit, audit_features
     from exhume.layer_states import LayerStates, averaged, changed
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
+    from exhume.observing.of_features import observe_features
+    from exhume.observing.of_layer import observe_layer
+    from exhume.observing.of_module import observe
     from exhume.reconstruction import Outcome, Reconstruction
     from exhume.theory import Gauge, gauge
     from exhume.verdicts import Verdict
@@ -36,9 +39,9 @@ _HOMES = {
     "changed": "exhume.layer_states",
     "evaluate": "exhume.api",
     "load_observation": "exhume.api",
-    "observe": "exhume.auditing.of_model",
-    "observe_features": "exhume.api",
-    "observe_layer": "exhume.api",
+    "observe": "exhume.observing.of_module",
+    "observe_features": "exhume.observing.of_features",
+    "observe_layer": "exhume.observing.of_layer",
     "rank": "exhume.api",
     "reconstruct": "exhume.api",
     "Audit": "exhume.auditing.audit",

@@ -79,12 +79,6 @@ class LayerStates:
         return f"layer {self.name!r} ({self.d} -> {self.h}){read}: {SOURCES[self.source]}"
 
 
-def with_bias(weight: Float[Tensor, "h ..."], bias: Float[Tensor, " h"] | None) -> Float[Tensor, "h c"]:
-    """W̃ = [W, b]; the kernels of a convolution are flattened."""
-    weight = weight.detach().flatten(start_dim=1)
-    return weight if bias is None else torch.cat([weight, bias.detach().to(weight)[:, None]], dim=1)
-
-
 def changed(
     before: Float[Tensor, "g b"],
     after: Float[Tensor, "h c"],

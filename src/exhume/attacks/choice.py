@@ -15,6 +15,8 @@ from exhume.observation import Observation
 GRADIENTS = {"halfway": 0.5, "trained": 0.0, "initial": 1.0}
 """How far back from the trained weights to the initial ones."""
 RULES = ("free", "margin")
+RIDGE_METHODS = ("auto", "split-newton", "heavy-ball", "subspace")
+"""Those that a network whose features are φ(Wx + b) can be attacked by, and should."""
 METHODS = ("auto", "split-newton", "heavy-ball", "module-newton", "subspace", "ntk", "kkt", "informed", "silent-units")
 
 

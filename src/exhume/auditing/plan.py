@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from exhume.attacks.choice import METHODS
-from exhume.attacks.silent.layers import layers_of, only_layer
+from exhume.attacks.silent.layers import only_layer
 from exhume.auditing.target import Target
 from exhume.features.ridge import RidgeFeatures
 from exhume.layer_states import FAINT, LayerStates
 from exhume.observation import Observation
+from exhume.observing.dense_layers import layers_of
 
 _NEEDS = {
     "split-newton": "It is for features of the form phi(Vx + b).",

@@ -10,14 +10,12 @@ from pydantic import Field
 
 from exhume.attacks.cases import require_kind
 from exhume.attacks.certificate import split_rows
-from exhume.attacks.choice import choose_method, known_subspace
+from exhume.attacks.choice import RIDGE_METHODS, choose_method, known_subspace
 from exhume.attacks.informed.case import require_one_output
 from exhume.attacks.joining import own_device
 from exhume.attacks.loop import Limits, Progress
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
-from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
-from exhume.attacks.silent.layers import with_layers
 from exhume.attacks.subspace.attack import Source, require_first_layer
 from exhume.attacks.subspace.file import read_subspace
 from exhume.errors import UsageError
@@ -30,6 +28,8 @@ from exhume.experiments.run import RunFolder
 from exhume.features.module import ModuleFeatures
 from exhume.known import load_known
 from exhume.observation import Observation
+from exhume.observing.dense_layers import with_layers
+from exhume.observing.ridge_view import seen_as_ridge
 from exhume.requests.attack import AttackOptions
 from exhume.requests.request import Option
 from exhume.torch_values import parse_device, parse_dtype, parse_products

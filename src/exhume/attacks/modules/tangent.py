@@ -48,18 +48,19 @@ class ModuleTangentAttack:
 def seen_by_gradients(observation: Observation) -> Observation:
     """The same network with the gradient of its output for features, and the change of its parameters for weights."""
     features = observation.features
-    if not isinstance(features, ModuleFeatures) or features.source is None or features.chosen is not None:
-        raise UsageError(f"expected a whole network with its source, found {features.description}")
-    source, head = features.source, observation.head
-    if source.initial_state is None or head is None:
+    if not isinstance(features, ModuleFeatures) or not features.networks or features.chosen is not None:
+        raise UsageError(f"expected a whole network, found {features.description}")
+    ends, head = features.networks, observation.head
+    if len(ends) < 2 or head is None:
         raise UsageError(
             "expected all layers before and after training, found some of them only; train with --features-at midpoint"
         )
     if len(head) != 1:
         raise UsageError(f"expected a network of one output for --method ntk, found {len(head)}")
-    _, trained = whole_module(source, source.state, head)
-    module, initial = whole_module(source, source.initial_state, head - observation.weights)
-    module.load_state_dict(halfway(initial, trained))
+    trained = whole_module(ends[-1], head).state_dict()
+    module = whole_module(ends[0], head - observation.weights)
+    initial = module.state_dict()
     change = flattened(trained, module) - flattened(initial, module)
-    mapped = gradient_features(module, source.input_shape)
+    module.load_state_dict(halfway(initial, trained))
+    mapped = gradient_features(module, ends[-1].input_shape)
     return Observation(mapped, change, replace(observation.knowledge, initial_body=False), observation.image_shape)

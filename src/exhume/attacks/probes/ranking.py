@@ -50,9 +50,7 @@ class Probe:
     @classmethod
     def of(cls, observation: Observation) -> "Probe":
         features = observation.features
-        source = features.source if isinstance(features, ModuleFeatures) else None
-        whole = isinstance(features, ModuleFeatures) and features.chosen is None
-        constant = source is not None and source.bias and whole
+        constant = isinstance(features, ModuleFeatures) and features.constant and features.chosen is None
         read = next((layer.reading for layer in observation.layers if layer.reading is not None), None)
         return cls(observation.weights, observation.published_head, features, constant, read)
 

@@ -32,6 +32,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.features.mixed_rows import MixedRows
 from exhume.features.rows import HeldRows
 from exhume.observation import Observation
+from exhume.observing.dense_layers import trained_rows
 
 Source = Literal["first-layer", "moments", "given"]
 START_ITERATIONS = 60
@@ -116,8 +117,7 @@ class _Opening:
         observation, initial = self.observation, self.observation.initial_rows
         require_first_layer(initial is not None)
         assert initial is not None
-        shown = observation.ridge.rows
-        trained = MixedRows(shown, 2.0, initial, -1.0) if observation.knowledge.initial_body else shown
+        trained = trained_rows(observation, initial)
         layer = first_layer_subspace(trained, initial)
         if not layer.exact:
             return self._without_subspace(layer)
