@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from exhume.defences.publication import Publication
 from torch import Tensor, nn
 
 import exhume
 from exhume.auditing.module_target import target_of_module
 from exhume.data.config import DataConfig
 from exhume.data.load import load
+from exhume.defences.publication import Publication
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.networks.loading import load_factory

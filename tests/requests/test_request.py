@@ -164,3 +164,4 @@ def test_a_request_travels_to_another_process(make: Callable[..., Request]) -> N
     there = pickle.loads(pickle.dumps(asked))
     assert there == asked
     assert type(there) is type(asked)
+    assert there.model_fields_set == asked.model_fields_set, "what was not given there is not given here"

@@ -199,7 +199,7 @@ def test_what_is_fetched_is_fetched_again(
         calls.append((name, folder, source))
         return tmp_path
 
-    monkeypatch.setattr("exhume.data.fetch.fetch", fetch)
+    monkeypatch.setattr("exhume_papers.data.fetch.fetch", fetch)
     last_json(exhume("data", "fetch", "cifar10", "--json"))
     last_json(exhume(*shlex.split(shown_line(asked[-1]))[1:], "--json"))
     assert calls == [("cifar10", None, None)] * 2

@@ -14,6 +14,8 @@ from exhume.requests.run_folder import EvaluateRequest, ReportRequest
 _OPTIONS = {"name": "data", "label_rule": "labels", "channels": "width", "input_shape": "image_shape"}
 _PRIVATE_OPTIONS = {"noise": "noise_multiplier", "steps": "private_steps"}
 _NO_OPTIONS = ("recipe", "privacy", "padding", "blocks", "factory")
+_ATTACK_OPTIONS = ("method", "prior", "samples", "step", "inactive_slope", "iterations", "held_out", "dtype", "seed")
+"""What settings of version 0.1.0 call as the command line does."""
 
 
 def commands(
@@ -52,6 +54,6 @@ def _attack_of_before(found: Reconstruction) -> dict[str, object]:
     told = found.settings | {"step": found.settings.get("step_size"), "seed": found.seed}
     told |= {"method": found.method} if found.method in METHODS else {}
     told |= {"prior": "image"} if found.method == "image-prior" else {}
-    options = {name: told[name] for name in AttackCommand.model_fields if told.get(name) is not None}
+    options = {name: told[name] for name in _ATTACK_OPTIONS if told.get(name) is not None}
     kept = AttackCommand.from_config({**options, "run": "run"}).to_config()
     return {name: value for name, value in kept.items() if name != "run"}

@@ -77,7 +77,7 @@ class Request(BaseModel):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A complete model cannot be imported, but what it was made from can, and every process completes it."""
-        return type(self).declared().from_config, (self.model_dump(),)
+        return type(self).declared().from_config, (self.model_dump(exclude_unset=True),)
 
     def to_config(self) -> dict[str, Any]:
         """What differs from the default, as JSON has it."""

@@ -7,7 +7,8 @@ import typer.core
 
 from exhume.requests.command_options import add_command
 from exhume_papers.cli.making import make_run
-from exhume_papers.making.victim_request import KINDS, FactoryRequest
+from exhume_papers.making.network_request import FactoryRequest
+from exhume_papers.making.request_kinds import KINDS
 
 FACTORY = "package.module:factory"
 

@@ -49,8 +49,10 @@ from exhume.errors import UsageError
 from exhume.experiments.attack_request import SweptAttackRequest, Target
 from exhume.networks.resnet import POSITIONS
 from exhume.validation import parse_fields
+from exhume_papers.making.network_request import FactoryRequest
+from exhume_papers.making.request_kinds import request_kind
 from exhume_papers.making.training import VictimConfig
-from exhume_papers.making.victim_request import FactoryRequest, VictimRequest, request_kind
+from exhume_papers.making.victim_request import VictimRequest
 from exhume_papers.sweeps.grid import MOST_RUNS, Place, checked, in_python, named, points, refuse, said_with, seeds_of
 from exhume_papers.sweeps.plan import Plan, PlannedRun, PlannedVictim, plan_of
 from exhume_papers.victims.glm import GlmConfig

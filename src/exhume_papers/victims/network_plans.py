@@ -12,6 +12,7 @@ from torch import nn
 from exhume import seeds
 from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
+from exhume.networks.feature_layout import feature_layout
 from exhume.networks.head import find_head, name_of, plain_head
 from exhume.networks.loading import load_factory
 from exhume.networks.resnet import ResNet

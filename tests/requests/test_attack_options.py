@@ -1,0 +1,10 @@
+"""The options of an attack load without torch, so defaults that its modules have as well are written twice: the same."""
+
+from exhume.attacks.certificate import HELD_OUT_FRACTION
+from exhume.attacks.start import SEEDS
+from exhume.requests.attack import AttackOptions
+
+
+def test_defaults_are_those_of_the_attacks() -> None:
+    assert AttackOptions().held_out == HELD_OUT_FRACTION
+    assert AttackOptions().start_seeds == SEEDS
