@@ -10,12 +10,12 @@ import torch
 from exhume.attacks import loop
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, Progress
+from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attacking import AttackSettings, attack_run
 from exhume.experiments.run import RunFolder, train_run
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.victims.random_features import RandomFeaturesConfig
 
 METHOD = HeavyBall(step_size=2.0, iterations=40, tolerance=0.0)
