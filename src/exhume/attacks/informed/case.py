@@ -109,7 +109,8 @@ class InformedCase:
     @property
     def held_out(self) -> HeldOut:
         if self.ridge is None:
-            return HeldOut("norms of samples, all weights being fitted", torch.arange(self._checks_norm))
+            looked_at = "all weights were fitted, and the norm is what was left to judge by"
+            return HeldOut("norms of samples", torch.arange(int(self._checks_norm)), looked_at)
         looked_at = "they take part in the outputs of the known samples, which tell the coefficients of these"
         return replace(self.ridge.held_out, looked_at=looked_at if self.problem.solved is not None else "")
 

@@ -60,7 +60,7 @@ def open_by_gradients(observation: Observation, seed: int, held_out: float, mean
     return replace(
         case,
         given=with_smooth_pictures(given | of_the_samples(observation), observation.image_shape),
-        what="weights of all layers, of which the change was held out",
+        what="changes of weights of all layers",
         looked_at="the features are gradients halfway between both ends of training, of these weights as well",
     )
 

@@ -108,9 +108,8 @@ class TangentCase:
     def held_out(self) -> HeldOut:
         if self.condensed:
             return HeldOut("rows of the first layer", self.split.held_out)
-        what = "rows of the first layer, of which the change was held out"
-        looked_at = "halfway through training they are features of the head, which was fitted"
-        return HeldOut(what, self.split.held_out, looked_at)
+        looked_at = "halfway through training the rows make features of the head"
+        return HeldOut("changes of rows of the first layer", self.split.held_out, looked_at)
 
     def unseen_loss(self, candidates: Float[Tensor, "m c"]) -> float | None:
         loss = self.problem.loss
