@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.layer_states import LayerStates
-from exhume.metrics.errors import Evaluation
+from exhume.metrics.errors import Evaluation, Pairs
 from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Knowledge, Observation
 from exhume.observing.one_layer import layer_observation
@@ -88,7 +89,9 @@ def reconstruct(
 
 def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:
     """A reconstruction held against the true inputs."""
-    return evaluate_rows(samples, found.candidates.to(samples.dtype), seed=seed)
+    candidates = found.candidates.to(samples.dtype)
+    evaluation = evaluate_rows(samples, candidates, seed=seed)
+    return replace(evaluation, pairs=Pairs(samples, candidates, found.image_shape))
 
 
 def rank(

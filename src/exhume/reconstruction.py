@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,10 @@ from torch import Tensor
 from exhume.errors import ExhumeError
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.held_out import HeldOut, read_held_out
+from exhume.shown import Shown
+
+if TYPE_CHECKING:
+    from exhume.picture_grid import PictureGrid
 
 KIND = "reconstruction"
 
@@ -56,8 +60,8 @@ class Certificate:
     confidence: tuple[float, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Reconstruction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction(Shown):
     candidates: Float[Tensor, "m d"]
     coefficients: Float[Tensor, "m k"]
     method: str
@@ -91,6 +95,35 @@ class Reconstruction:
         """The recovered inputs: another name for the candidates."""
         return self.candidates
 
+    @property
+    def trusted(self) -> int:
+        """How many candidates are called recovered."""
+        return sum(value >= 0.5 for value in self.certificate.confidence)
+
+    def plot(self, image_shape: tuple[int, int, int] | None = None, columns: int = 10) -> "PictureGrid":
+        """The first candidates as pictures, each from its smallest value to its largest.
+
+        `image_shape` (channels, height, width) is asked for where the attack did not know it.
+        """
+        from exhume.picture_grid import MOST_PICTURES, from_rows, picture_grid, require_pictures
+
+        shape = require_pictures(image_shape or self.image_shape, self.candidates.shape[1])
+        return picture_grid([("candidates", from_rows(self.candidates[:MOST_PICTURES], shape))], columns)
+
+    def _lines(self) -> dict[str, str | int | float | None]:
+        return {
+            "outcome": self.outcome.value,
+            "candidates": f"{len(self.candidates):,} of {self.candidates.shape[1]:,} numbers",
+            "trusted": self.trusted,
+            "loss": float(self.loss),
+            "held_out_loss": self.held_out_loss,
+            "method": self.method,
+            "seconds": float(self.seconds),
+        }
+
+    def _remark(self) -> str:
+        return self.outcome.advice
+
     def summary(self) -> dict[str, Any]:
         """The keys of summary.json that an attack answers for."""
         return {
@@ -101,7 +134,7 @@ class Reconstruction:
             "held_out_loss": self.held_out_loss,
             "held_out_rows": self.certificate.held_out_rows,
             "samples_found": len(self.candidates),
-            "samples_trusted": sum(value >= 0.5 for value in self.certificate.confidence),
+            "samples_trusted": self.trusted,
             "iterations": self.iterations,
             "passes": self.passes,
             "seconds": round(self.seconds, 3),

@@ -34,7 +34,7 @@ class Snapshot:
     iteration: int
     passes: float
     loss: float
-    candidates: Float[Tensor, "m d"]
+    candidates: Float[Tensor, "m d"] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Moment:
     iteration: int
     passes: float
     loss: float
-    places: Float[Tensor, "m c"]
+    places: Float[Tensor, "m c"] = field(repr=False)
 
 
 @dataclass

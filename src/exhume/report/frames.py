@@ -14,8 +14,9 @@ from torch import Tensor
 from exhume.attacks.snapshots import Snapshot
 from exhume.experiments.scoring import matched_pixels
 from exhume.metrics.matching import Matching, match, to_norm
+from exhume.picture_grid import from_rows
 from exhume.reconstruction import Reconstruction
-from exhume.report.pictures import blurred, from_rows, to_base64_png
+from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.subject import Subject
 
 MOST_STRIPS = 12
