@@ -20,7 +20,7 @@ from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.metrics.errors import evaluate
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 RATIOS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 ACTIVATIONS = ("relu", "tanh", "relu+tanh", "gelu", "softplus", "erf")

@@ -43,16 +43,16 @@ from exhume.attacks.start import find_start, scale_left
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
+from exhume.defences.kinds import parse_defences, publish
+from exhume.defences.private import PrivateRecipe, train_private_head
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import hold
 from exhume.metrics.errors import reconstruction_error
 from exhume.observation import Observation
-from exhume.victims.defences import parse_defences, publish
-from exhume.victims.descent import train_module
-from exhume.victims.private import PrivateRecipe, train_private_head
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, TwoLayerVictim, train_two_layer
+from exhume_papers.victims.descent import train_module
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig, TwoLayerVictim, train_two_layer
 
 SAMPLES, RATIO, FRESH = 10, 6, 90
 SECONDS = {"sphere": 5.0, "faces": 8.0, "start": 8.0, "decay": 8.0}
@@ -152,7 +152,7 @@ def defence_lines(case: Case, seed: int, seconds: float) -> Iterator[Line]:
         clip = math.sqrt(case.features.p / 2)  # E ||φ(x)||² = p/2 on the sphere, whatever the data
         recipe = PrivateRecipe(clip=clip, noise=noise, steps=steps, seed=seed)
         knowledge = case.undefended.knowledge
-        head = train_private_head(case.features, case.data.inputs, targets, "square", recipe, knowledge)
+        head = train_private_head(case.features, case.data.inputs, targets, recipe, knowledge)
         name = f"dp sigma {noise:g}, epsilon {head.epsilon:.3g}"
         yield measure(case, name, head.observation, seed, seconds)
 

@@ -22,9 +22,9 @@ from exhume.attacks.tangent.span import Rule
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.victims.losses import LossName
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, train_two_layer
+from exhume_papers.victims.losses import LossName
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 TEN = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
 TWO = "frog,truck"

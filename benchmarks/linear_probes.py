@@ -26,13 +26,13 @@ from torch import Tensor, nn
 from exhume.attacks.probes.alignment import align
 from exhume.attacks.probes.head_fit import head_fit
 from exhume.attacks.probes.ranking import Probe, rank_records
-from exhume.data.cifar10 import STANDARD_NAMES
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.metrics.detection import detection_rate, roc_auc
-from exhume.victims.frozen import train_head
-from exhume.victims.losses import LossName
-from exhume.victims.recipe import Recipe
+from exhume_papers.data.cifar10 import STANDARD_NAMES
+from exhume_papers.victims.frozen import train_head
+from exhume_papers.victims.losses import LossName
+from exhume_papers.victims.recipe import Recipe
 
 PER_CLASS, FOR_EXTRACTOR, OTHER_CANDIDATES = 86, 30, 100
 STATISTICS = ("distance", "aligned", "fit", "score")

@@ -25,7 +25,7 @@ from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.files import write_text
 from exhume.metrics.low_resolution import low_resolution
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
 RESOLUTIONS = (24, 48, 100, 300, 1000, 3072)

@@ -28,12 +28,13 @@ from exhume.data.load import load
 from exhume.features.rows import hold
 from exhume.metrics.errors import reconstruction_error
 from exhume.networks.resnet import ResNet
-from exhume.networks.two_layer import TwoLayer
-from exhume.victims.descent import train_module
-from exhume.victims.losses import LossName, default_outputs, make_targets
-from exhume.victims.recipe import Recipe
-from exhume.victims.span_check import check_span
-from exhume.victims.two_layer import TwoLayerConfig, draw_first_layer, draw_head, train_two_layer
+from exhume_papers.networks.two_layer import TwoLayer
+from exhume_papers.victims.descent import train_module
+from exhume_papers.victims.losses import LossName
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.span_check import check_span
+from exhume_papers.victims.targets import default_outputs, make_targets
+from exhume_papers.victims.two_layer import TwoLayerConfig, draw_first_layer, draw_head, train_two_layer
 
 COLUMNS = (
     "recipe", "loss", "steps", "step", "head outside", "with the recipe's c", "with the best c", "first layer outside",

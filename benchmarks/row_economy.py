@@ -19,7 +19,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.files import write_text
 from exhume.metrics.errors import reconstruction_error
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 DIM, SAMPLES = 100, 20
 RATIOS = (3, 5, 10, 30, 100, 300)

@@ -40,7 +40,7 @@ from exhume.data.load import load
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 from exhume.metrics.errors import reconstruction_error
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 # m, d, rows; the last has more candidates than dimensions
 POINTS = (

@@ -30,7 +30,7 @@ from silent_problems import Problem, Source, made
 from silent_scoring import CLOSE, Attacked, attack, called_of, distances
 
 from exhume.errors import ExhumeError
-from exhume.experiments.trials import Trials
+from exhume_papers.studies.trials import Trials
 
 SECONDS = 20.0
 COUNTS = ("samples", "within", "called", "missed", "wrong", "blurred", "repeated")

@@ -9,7 +9,8 @@ that is about 20 %, give or take two points.
 
 What is done to published weights is done to all layers: float16, bfloat16 and noise to every number, int8, int4 and
 pruning to matrices (biases stay). What was pruned is zero, so an attacker knows where to fill it in: one row does so,
-and is told the rank (`low_rank_completion.py`). DP-SGD is `exhume.victims.private`, with its epsilon for delta = 1e-5.
+and is told the rank (`low_rank_completion.py`). DP-SGD is `victims/private.py` of
+`exhume_papers`, with its epsilon for delta = 1e-5.
 
 About 10 minutes on one core of a busy machine. Expect all 50 within 0.1 without a defence and with half of the
 weights pruned and filled in again, and none with Adam, the noise of DP-SGD or a secret start.
@@ -31,9 +32,10 @@ from silent_data import pooled
 from silent_scoring import attack
 from torch import Tensor, nn
 
+from exhume.defences.private import PrivateRecipe
 from exhume.errors import ExhumeError
 from exhume.layer_states import changed
-from exhume.victims.private import PrivateRecipe, train_private_module
+from exhume_papers.victims.private import train_private_module
 
 WIDTHS, SAMPLES, UNSEEN, SECONDS = (1000, 1000, 10), 50, 500, 30.0
 COLUMNS = "within 0.1 | called | wrongly | median error | training loss | training accuracy | unseen accuracy | seconds"

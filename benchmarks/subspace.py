@@ -25,13 +25,13 @@ from exhume.attacks.subspace.first_layer import first_layer_subspace
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.experiments.trials import Trials
 from exhume.metrics.errors import evaluate
-from exhume.metrics.principal_angles import principal_angles
 from exhume.observation import Observation
-from exhume.victims.losses import LossName
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, train_two_layer
+from exhume_papers.studies.principal_angles import principal_angles
+from exhume_papers.studies.trials import Trials
+from exhume_papers.victims.losses import LossName
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SUBSPACE_WIDTHS, WHOLE_WIDTHS = (400, 800, 1600), (4000, 8000, 16000)

@@ -8,9 +8,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from exhume.experiments.engines import make_engine
-from exhume.experiments.sweep import Sweep
-from exhume.experiments.sweeping import run_sweep
+from exhume_papers.sweeps.engines import make_engine
+from exhume_papers.sweeps.sweep import Sweep
+from exhume_papers.sweeps.sweeping import run_sweep
 
 
 def main() -> None:

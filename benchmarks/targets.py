@@ -14,7 +14,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.metrics.errors import reconstruction_error, signed_error
 from exhume.observation import Observation
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 # name -> n, p/(dn), seconds for each seed, error to reach, seeds
 CASES = {

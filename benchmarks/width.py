@@ -21,11 +21,11 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from exhume.experiments.trials import Trials
-from exhume.experiments.width_study import ZERO_LOSS, AngleTrial, FalsificationTrial, MomentTrial, WidthTrial
-from exhume.report.width_figures import Curve, draw_angles, draw_falsification, draw_recovery
-from exhume.victims.recipe import Recipe
-from exhume.width_bound import WidthBound, one_sample_separation
+from exhume_papers.figures.width_figures import Curve, draw_angles, draw_falsification, draw_recovery
+from exhume_papers.studies.trials import Trials
+from exhume_papers.studies.width_bound import WidthBound, one_sample_separation
+from exhume_papers.studies.width_study import ZERO_LOSS, AngleTrial, FalsificationTrial, MomentTrial, WidthTrial
+from exhume_papers.victims.recipe import Recipe
 
 SAMPLES = 6
 

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from exhume.attacks.prior.spectrum import Spectrum, save_spectrum
 from exhume.cli.app import main
-from exhume.experiments.trials import Trials
+from exhume_papers.studies.trials import Trials
 
 SPEC = """seeds = 2
 keep = "all"

@@ -27,12 +27,9 @@ from exhume.data.config import DataConfig
 from exhume.data.image_file import read_image
 from exhume.data.load import load
 from exhume.data.records import load_records
-from exhume.data.unpack import unpack
 from exhume.experiments.head_file import read_head
 from exhume.experiments.listing import differences, list_runs, with_settings
 from exhume.experiments.run import RunFolder
-from exhume.experiments.spec_file import plan_spec
-from exhume.experiments.trials import Trials
 from exhume.experiments.truth import load_truth
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import MappedRows
@@ -41,6 +38,9 @@ from exhume.observation import load_observation
 from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
 from exhume.tensor_header import read_header
+from exhume_papers.data.unpack import unpack
+from exhume_papers.studies.trials import Trials
+from exhume_papers.sweeps.spec_file import plan_spec
 
 SMALL_BENCH = ("--dim", "3", "--samples", "2", "--published", "0.1s", "--steps", "9")
 SMALL_CURVE = ("--success-dim", "3", "--success-samples", "2", "--success-budget", "0.1s", "--trials", "1")

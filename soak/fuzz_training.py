@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from exhume.files import read_tensors, write_tensors
-from exhume.victims.descent_loop import KIND, Surroundings, descend
-from exhume.victims.recipe import Recipe
+from exhume_papers.victims.descent_loop import KIND, Surroundings, descend
+from exhume_papers.victims.recipe import Recipe
 
 RECIPE = Recipe(steps=6)
 

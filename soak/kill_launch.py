@@ -52,8 +52,6 @@ def import_everything() -> None:
     import exhume.cli.app
     import exhume.data.load
     import exhume.experiments.attacking
-    import exhume.experiments.spec_file
-    import exhume.experiments.training
     import exhume.report.page  # noqa: F401
 
 
@@ -66,11 +64,11 @@ def main() -> None:
 
     from exhume.attacks import joining, loop
     from exhume.cli import main as exhume
-    from exhume.experiments import run
-    from exhume.victims.descent_loop import Surroundings
+    from exhume_papers.making import training_run
+    from exhume_papers.victims.descent_loop import Surroundings
 
     loop.CHECKPOINT_SECONDS = CHECKPOINT_SECONDS
-    run.Surroundings = functools.partial(Surroundings, seconds_between=CHECKPOINT_SECONDS)  # type: ignore[misc,assignment]
+    training_run.Surroundings = functools.partial(Surroundings, seconds_between=CHECKPOINT_SECONDS)  # type: ignore[misc,assignment]
     fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length), notes)
     sys.addaudithook(fuse)
     rank = os.environ.get("RANK", "0")

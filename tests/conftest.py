@@ -1,7 +1,9 @@
 """Fixtures and settings that every test shares."""
 
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 
 import jaxtyping
 import pytest
@@ -21,3 +23,23 @@ def shapes_unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def exhume(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in this process: starting another one costs seconds."""
+    from exhume.cli.app import main
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["exhume", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as left:
+            code = int(left.code or 0)
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(sys.argv, code, printed.out, printed.err)
+
+    return run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exhume.experiments.spec_file import plan_spec
+from exhume_papers.sweeps.spec_file import plan_spec
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EXPECTED = {

@@ -1,4 +1,5 @@
-"""The direction of imports: data -> victims -> observation -> attacks -> reconstruction -> metrics -> experiments.
+"""The direction of imports: data -> observation -> attacks -> reconstruction -> metrics -> experiments -> report.
+On top of it all is exhume_papers, which makes victims.
 
 What counts as an import here is everything that Python could follow: at the top of a module, inside a function, under
 TYPE_CHECKING (a stage that knows only the type of another one knows too much already), and `import_module` with a
@@ -14,26 +15,32 @@ import sys
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
 ATTACKER = ("attacks", "observation", "observing", "layer_states", "reconstruction", "features", "activations")
-LATER_THAN_DATA = ("victims", "observation", "attacks", "reconstruction", "metrics", "experiments", "report", "cli")
+LATER_THAN_DATA = ("defences", "observation", "attacks", "reconstruction", "metrics", "experiments", "report", "cli")
 # unit -> units that it must not reach, over any number of steps
 FORBIDDEN = {
-    **dict.fromkeys(ATTACKER, ("data", "victims", "metrics", "experiments", "report", "cli")),
+    **dict.fromkeys(ATTACKER, ("data", "defences", "metrics", "experiments", "report", "cli")),
     "data": LATER_THAN_DATA,
     "networks": ("data", "features", *LATER_THAN_DATA),
-    "victims": ("attacks", "reconstruction", "metrics", "experiments", "report", "cli"),
-    "metrics": ("attacks", "victims", "data", "experiments", "report", "cli"),
-    "experiments": ("report", "catalogue", "auditing", "cli"),
-    "report": ("catalogue", "auditing", "cli"),
-    "catalogue": ("auditing", "cli"),
+    "defences": ("attacks", "reconstruction", "data", "metrics", "experiments", "report", "cli"),
+    "metrics": ("attacks", "defences", "data", "experiments", "report", "cli"),
+    "experiments": ("report", "auditing", "cli"),
+    "report": ("auditing", "cli"),
     "auditing": ("cli",),
+    # whoever trains a victim knows nothing of the attacks on it
+    "exhume_papers.victims": ("attacks", "reconstruction", "metrics", "experiments", "report", "cli"),
+    "exhume_papers.making": ("report", "auditing", "cli"),
+    "exhume_papers.sweeps": ("report", "auditing", "cli"),
+    "exhume_papers.studies": ("report", "auditing", "cli"),
+    "exhume_papers.catalogue": ("auditing", "cli"),
 }
-ENTRIES = ("__main__", "cli")
+ENTRIES = ("__main__", "cli", "exhume_papers.cli")
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,12 @@ class Graph:
     on_load: dict[str, set[str]]
 
     def unit(self, module: str) -> str:
-        """The stage that a module belongs to: the name below the package ("" for the package itself)."""
-        return module.removeprefix(self.package).removeprefix(".").partition(".")[0]
+        """The stage that a module belongs to: the name below the package ("" for the package itself).
+
+        Of any other package the name stays in front, as in "exhume_papers.victims".
+        """
+        package, *below = module.split(".")
+        return ".".join([*([] if package == self.package else [package]), *below[:1]])
 
     def chain(self, module: str, forbidden: Collection[str]) -> list[str] | None:
         """The shortest chain of imports from a module to a forbidden unit."""
@@ -68,8 +79,9 @@ class Graph:
         return targets - {module}
 
 
-def read_graph(source: Path, package: str) -> Graph:
-    files = {_module_name(path, source): path for path in (source / package).rglob("*.py")}
+def read_graph(source: Path, package: str, *others: str) -> Graph:
+    """The imports of a package, and of others that are made on it."""
+    files = {_module_name(path, source): path for name in (package, *others) for path in (source / name).rglob("*.py")}
     anywhere: dict[str, set[str]] = {}
     on_load: dict[str, set[str]] = {}
     for module, path in files.items():
@@ -147,13 +159,13 @@ def unit_cycle(graph: Graph) -> list[str] | None:
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    return read_graph(SOURCE, "exhume")
+    return read_graph(SOURCE, "exhume", "exhume_papers")
 
 
 def test_the_graph_sees_the_imports_that_are_there(graph: Graph) -> None:
     assert "exhume.attacks.cases" in graph.anywhere["exhume.attacks.loop"]
     assert "exhume.seeds" in graph.anywhere["exhume.attacks.problem"]
-    assert "exhume.data.dataset" in graph.anywhere["exhume.victims.random_features"]
+    assert "exhume.data.dataset" in graph.anywhere["exhume_papers.victims.random_features"]
     assert "exhume.data.load" in graph.anywhere["exhume.cli.option_groups"]
     assert "exhume.data.load" not in graph.on_load["exhume.cli.option_groups"]
     units = {graph.unit(module) for module in graph.anywhere}
@@ -181,7 +193,17 @@ def test_no_two_packages_import_each_other(graph: Graph) -> None:
 
 def test_nothing_inside_imports_the_public_api(graph: Graph) -> None:
     importers = {module for module, targets in graph.anywhere.items() if "exhume" in targets and module != "exhume"}
-    assert importers == set()
+    assert not [module for module in importers if not module.startswith("exhume_papers.")]
+
+
+def test_exhume_knows_nothing_of_the_papers() -> None:
+    """Not even inside a function or as a text: what is found there is found through entry points."""
+    for path in (SOURCE / "exhume").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [_text(argument) for argument in node.args] if isinstance(node, ast.Call) else []
+            assert not any(name.startswith("exhume_papers") for name in names), path
 
 
 def test_names_that_are_computed_are_imported_nowhere() -> None:
@@ -202,7 +224,7 @@ def test_names_that_are_computed_are_imported_nowhere() -> None:
         ("def cheat():\n    from p.data import load", "p.attacks.span -> p.data.load"),
         ("if TYPE_CHECKING:\n    from p.data import load", "p.attacks.span -> p.data.load"),
         ("import_module('p.data.load')", "p.attacks.span -> p.data.load"),
-        ("from p import helper", "p.attacks.span -> p.helper -> p.victims.model"),
+        ("from p import helper", "p.attacks.span -> p.helper -> p.defences.model"),
         ("from p.features import rows", "p.attacks.span -> p.features.rows -> p.data.load"),
     ],
 )
@@ -227,18 +249,18 @@ def test_what_an_init_loads_counts_and_what_it_offers_lazily_does_not(tmp_path: 
 def test_a_planted_circle_is_found(tmp_path: Path) -> None:
     write_package(tmp_path, {"data/load.py": "from p.helper import x"})
     assert unit_cycle(read_graph(tmp_path, "p")) is None
-    write_package(tmp_path, {"victims/model.py": "from p.data import load", "data/load.py": "from p import helper"})
-    assert unit_cycle(read_graph(tmp_path, "p")) == ["data", "helper", "victims", "data"]
+    write_package(tmp_path, {"defences/model.py": "from p.data import load", "data/load.py": "from p import helper"})
+    assert unit_cycle(read_graph(tmp_path, "p")) == ["data", "helper", "defences", "data"]
 
 
 def write_package(folder: Path, files: dict[str, str]) -> None:
-    """A package p in which helper imports victims and features.rows imports data."""
+    """A package p in which helper imports defences and features.rows imports data."""
     standard = {
         "__init__.py": "",
-        "helper.py": "from p.victims import model",
+        "helper.py": "from p.defences import model",
         "observation.py": "",
         "data/load.py": "",
-        "victims/model.py": "",
+        "defences/model.py": "",
         "features/rows.py": "from p.data import load",
     }
     for name, text in (standard | files).items():
@@ -259,11 +281,23 @@ def test_an_attack_loads_nothing_of_the_truth() -> None:
     loaded = loaded_modules("\n".join(f"import {'.'.join(path.parts)}" for path in paths if path.stem != "__init__"))
     units = {name.split(".")[1] for name in loaded if name.startswith("exhume.")}
     assert "attacks" in units
-    assert units.isdisjoint({"data", "victims", "metrics", "experiments", "report", "cli"})
+    assert units.isdisjoint({"data", "defences", "metrics", "experiments", "report", "cli"})
+    assert not any(name.startswith("exhume_papers") for name in loaded)
     assert loaded.isdisjoint({"scipy.stats", "scipy.optimize", "matplotlib", "skimage"}), "an attack starts late enough"
 
 
-@pytest.mark.parametrize("statement", ["import exhume", "import exhume.cli.gauge", "import exhume.cli.app"])
+FURTHER_COMMANDS = sorted(entry.module for entry in entry_points(group="exhume.commands"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import exhume",
+        "import exhume.cli.gauge",
+        "import exhume.cli.app",
+        "\n".join(f"import {module}" for module in FURTHER_COMMANDS),
+    ],
+)
 def test_the_package_and_its_command_line_start_without_torch(statement: str) -> None:
     assert loaded_modules(statement).isdisjoint({"torch", "scipy", "matplotlib", "skimage"})
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from exhume.activations import activation
+from exhume.defences.publication import Publication
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, Rows, hold
 from exhume.observation import Knowledge, Observation, load_observation, save_observation
-from exhume.victims.publication import Publication
 
 P, D = 30, 6
 OBSERVATION = Observation(

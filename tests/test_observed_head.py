@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from exhume.activations import activation
+from exhume.defences.kinds import parse_defences, publish
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows
 from exhume.files import read_tensors, write_tensors
 from exhume.observation import KIND, Knowledge, Observation, load_observation, save_observation
-from exhume.victims.defences import parse_defences, publish
 
 START = torch.full((2, 12), 0.5)
 HEAD = torch.randn(2, 12, generator=torch.Generator().manual_seed(0))

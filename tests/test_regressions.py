@@ -20,14 +20,14 @@ from exhume.attacks.loop import Limits, run_attack
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.experiments.training import train_victim
 from exhume.features.module import ModuleFeatures
 from exhume.metrics.errors import evaluate
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome
-from exhume.victims.descent_loop import Surroundings
-from exhume.victims.random_features import RandomFeaturesConfig
-from exhume.victims.two_layer import TwoLayerConfig
+from exhume_papers.making.training import train_victim
+from exhume_papers.victims.descent_loop import Surroundings
+from exhume_papers.victims.random_features import RandomFeaturesConfig
+from exhume_papers.victims.two_layer import TwoLayerConfig
 
 CORPUS = Path(__file__).parent / "regressions"
 STORED = sorted(path.parent for path in CORPUS.glob("*/expected.json"))

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from exhume.experiments import ray_engine
 from exhume.files import PRIVATE_KINDS, read_tensors
 from exhume.tensor_header import read_header
+from exhume_papers.sweeps import ray_engine
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 

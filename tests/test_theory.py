@@ -12,7 +12,7 @@ from exhume.activations import activation
 from exhume.errors import UsageError
 from exhume.metrics.errors import reconstruction_error, span_residual
 from exhume.metrics.matching import to_norm
-from exhume.theory import ZONE_TITLES, data_threshold, explain, gauge, label_threshold, unknowns
+from exhume.theory import ZONE_TITLES, data_threshold, explain, gauge, label_threshold
 
 laws = settings(deadline=None)
 counts = st.integers(1, 10**9)
@@ -42,20 +42,10 @@ def test_without_samples_only_the_capacity_is_known() -> None:
     assert found.capacity == 3
 
 
-@laws
-@given(counts, counts)
-def test_unknowns_of_one_output_on_the_sphere_are_the_threshold(d: int, n: int) -> None:
-    assert unknowns(d, n) == data_threshold(d, n)
-    assert unknowns(d, n, k=10) == (d + 9) * n
-    assert unknowns(d, n, k=10, free_norms=True) == (d + 10) * n
-
-
 @pytest.mark.parametrize(("p", "d", "n"), [(0, 1, 1), (1, -2, 1), (1, 1, 0)])
 def test_counts_below_one_are_refused_in_one_line(p: int, d: int, n: int) -> None:
     with pytest.raises(UsageError, match=r"^expected [pdn] to be a whole number of at least 1, found (0|-2)$"):
         gauge(p, d, n)
-    with pytest.raises(UsageError, match="expected k"):
-        unknowns(1, 1, k=0)
 
 
 @pytest.mark.parametrize("p", [2.5, True])

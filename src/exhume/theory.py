@@ -64,18 +64,6 @@ def data_threshold(d: int, n: int) -> int:
     return d * n
 
 
-def unknowns(d: int, n: int, k: int = 1, free_norms: bool = False) -> int:
-    """Numbers that weights with k outputs hide: (d − 1 + k) n, or (d + k) n if the norms of the samples are free.
-
-    >>> unknowns(d=100, n=20) == data_threshold(d=100, n=20)
-    True
-    """
-    _check("d", d)
-    _check("n", n)
-    _check("k", k)
-    return (d + k if free_norms else d - 1 + k) * n
-
-
 def gauge(p: int, d: int, n: int | None = None) -> Gauge:
     """Hold p parameters against n samples of dimension d.
 

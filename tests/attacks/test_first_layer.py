@@ -9,8 +9,8 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
 from exhume.features.rows import DrawnRows, HeldRows, hold
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, train_two_layer
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 H, D, N = 90, 40, 5
 

@@ -19,7 +19,7 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 from exhume.metrics.errors import reconstruction_error
 from exhume.reconstruction import Outcome
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 D, N, P = 8, 3, 300
 

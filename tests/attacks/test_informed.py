@@ -16,8 +16,8 @@ from exhume.errors import UsageError
 from exhume.known import Known
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
-from exhume.victims.glm import GlmConfig, train_glm
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.glm import GlmConfig, train_glm
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 D, N, MISSING = 20, 6, 2
 LAMBDA = 0.05

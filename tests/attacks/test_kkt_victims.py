@@ -8,8 +8,8 @@ from exhume.attacks.loop import run_attack
 from exhume.attacks.tangent.newton import KktAttack
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, train_two_layer
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 QUICK = KktAttack(starts=1, regrowths=0, stage_iterations=30, ladder=(3.0, 50.0))
 SEEDS = range(3)

@@ -16,11 +16,11 @@ from exhume.data.load import load
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.metrics.errors import reconstruction_error
+from exhume.metrics.floor import floor_of
 from exhume.observation import Observation
-from exhume.victims.floor import floor_of
-from exhume.victims.network import train_network
-from exhume.victims.network_plans import FactoryConfig
-from exhume.victims.recipe import Recipe
+from exhume_papers.victims.network import train_network
+from exhume_papers.victims.network_plans import FactoryConfig
+from exhume_papers.victims.recipe import Recipe
 
 NETS = """
 from torch import nn

@@ -26,7 +26,7 @@ from exhume.features.rows import DrawnRows, HeldRows, hold
 from exhume.metrics.errors import reconstruction_error, signed_error
 from exhume.observation import Knowledge, Observation
 from exhume.reconstruction import Outcome, Reconstruction
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 D, N = 30, 5
 GUARD = Limits(seconds=200)  # all end by themselves; a busy machine only takes longer

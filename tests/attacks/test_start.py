@@ -12,14 +12,14 @@ from torch import Tensor
 from exhume.attacks.start import _by_chance, drawn, find_start, scale_left, without_start
 from exhume.data.config import DataConfig
 from exhume.data.load import load
+from exhume.defences.kinds import parse_defences, publish
 from exhume.errors import ExhumeError, UsageError
 from exhume.observation import Observation, load_observation, save_observation
 from exhume.start_rule import StartRule
-from exhume.victims.defences import parse_defences, publish
-from exhume.victims.network import train_network
-from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, TwoLayerVictim, train_two_layer
+from exhume_papers.victims.network import train_network
+from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig, TwoLayerVictim, train_two_layer
 
 FACES = load(DataConfig(name="faces", samples=3, side=5))
 SEED = 4

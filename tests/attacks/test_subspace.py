@@ -18,9 +18,9 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.metrics.errors import evaluate
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome
-from exhume.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig, train_two_layer
+from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 D, R, N = 100, 4, 5
 QUICK = SplitNewton(rounds=2, attempts=1)

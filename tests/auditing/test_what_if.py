@@ -8,9 +8,9 @@ from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import Control, records_of_rows
 from exhume.auditing.target import Target, target_of_rows
 from exhume.auditing.what_if import check_what_if, defend, published
+from exhume.defences.private import PrivateRecipe, epsilon
 from exhume.errors import UsageError
 from exhume.features.rows import HeldRows
-from exhume.victims.private import PrivateRecipe, epsilon
 
 
 @pytest.fixture

@@ -218,7 +218,7 @@ def test_the_model_reaches_the_configuration(exhume: Command, tmp_path: Path) ->
 def test_a_demo_ends_with_a_report_and_all_numbers(
     exhume: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("exhume.cli.demo.SAMPLES", 2)
+    monkeypatch.setattr("exhume_papers.cli.demo.SAMPLES", 2)
     shown = read_json(exhume("demo", "--out", tmp_path / "demo", "--json"), TRAINED | ATTACKED | EVALUATED)
     assert Path(shown["report"]).is_file()
     assert (tmp_path / "demo" / "pairs.png").is_file()

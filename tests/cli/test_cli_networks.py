@@ -322,7 +322,7 @@ def test_weights_that_do_not_fit_the_code_are_named(exhume: Command, tmp_path: P
 def test_ctrl_c_is_one_line_and_the_same_command_continues(
     exhume: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from exhume.victims.span_iterates import SpanIterates
+    from exhume_papers.victims.span_iterates import SpanIterates
 
     moved = SpanIterates.move
 
@@ -345,8 +345,8 @@ def test_ctrl_c_is_one_line_and_the_same_command_continues(
 KILLED = """
 import os, pathlib, signal, sys
 from functools import partial
-import exhume.experiments.run as run
-import exhume.victims.descent_loop as loop
+import exhume_papers.making.training_run as run
+import exhume_papers.victims.descent_loop as loop
 from exhume.cli.app import main
 run.Surroundings = partial(loop.Surroundings, seconds_between=-1.0)
 save, saved = loop.write_checkpoint, []

@@ -5,7 +5,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from exhume.cli.option_groups import DataOptions, TrainingOptions, flattened
+from exhume.cli.option_groups import DataOptions, flattened
+from exhume_papers.cli.training_options import TrainingOptions
 
 
 @dataclass(frozen=True)

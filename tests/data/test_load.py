@@ -83,7 +83,7 @@ def test_a_folder_of_two_classes_is_labelled_by_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cifr10", "no/such/folder"])
 def test_an_unknown_name_lists_the_known(name: str) -> None:
-    with pytest.raises(UsageError, match=f"sphere, faces, cifar10, tiny-imagenet or a folder .* found '{name}'"):
+    with pytest.raises(UsageError, match=f"cifar10, faces, sphere, tiny-imagenet or a folder .* found '{name}'"):
         load(DataConfig.parse(name=name, samples=1))
 
 

@@ -13,12 +13,12 @@ from exhume.attacks.prior.attack import ImagePrior
 from exhume.errors import ExhumeError
 from exhume.experiments.attack_files import content_digest
 from exhume.experiments.attack_request import AttackRequest, Target
-from exhume.experiments.jobs import execute
 from exhume.experiments.known_samples import write_known
-from exhume.experiments.plan import PlannedRun
 from exhume.experiments.run import RunFolder
-from exhume.experiments.sweep import Sweep
-from exhume.experiments.sweeping import TrainJob
+from exhume_papers.sweeps.jobs import execute
+from exhume_papers.sweeps.plan import PlannedRun
+from exhume_papers.sweeps.sweep import Sweep
+from exhume_papers.sweeps.sweeping import TrainJob
 
 SPHERE = {"kind": "rf", "data": "sphere", "dim": 6, "samples": 3, "params": 90}
 FACES = {"kind": "rf", "data": "faces", "samples": 2, "side": 5, "ratio": 2}

@@ -15,8 +15,9 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attacking import AttackSettings, attack_run
-from exhume.experiments.run import RunFolder, train_run
-from exhume.victims.random_features import RandomFeaturesConfig
+from exhume.experiments.run import RunFolder
+from exhume_papers.making.training_run import train_run
+from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 METHOD = HeavyBall(step_size=2.0, iterations=40, tolerance=0.0)
 

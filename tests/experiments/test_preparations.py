@@ -12,8 +12,9 @@ from exhume.data.load import load
 from exhume.data.records import prepare_alike
 from exhume.errors import ExhumeError
 from exhume.experiments.preparations import preparation_of, told_preparation
-from exhume.experiments.run import RunFolder, train_run
-from exhume.victims.random_features import RandomFeaturesConfig
+from exhume.experiments.run import RunFolder
+from exhume_papers.making.training_run import train_run
+from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 SHAPE = (1, 5, 5)
 

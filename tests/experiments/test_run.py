@@ -11,10 +11,11 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attacking import AttackSettings, attack_run
-from exhume.experiments.run import EVALUATION_KEYS, RunFolder, check_new, train_run
+from exhume.experiments.run import EVALUATION_KEYS, RunFolder, check_new
 from exhume.experiments.scoring import score_run
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
-from exhume.victims.random_features import RandomFeaturesConfig
+from exhume_papers.making.training_run import train_run
+from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 SPHERE = DataConfig(name="sphere", samples=3, dim=8, seed=seeds.derive(0, "data"))
 FACES = DataConfig(name="faces", samples=3, side=5)
@@ -79,14 +80,16 @@ def test_the_observation_holds_neither_the_seed_of_the_data_nor_the_data(tmp_pat
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("no"), KeyboardInterrupt(), OSError(28, "No space left on device")])
-@pytest.mark.parametrize("place", ["training.train_random_features", "run.save_observation", "run.write_json"])
+@pytest.mark.parametrize(
+    "place", ["training.train_random_features", "training_run.save_observation", "training_run.write_json"]
+)
 def test_a_run_that_fails_on_the_way_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException, place: str
 ) -> None:
     def fail(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(f"exhume.experiments.{place}", fail)
+    monkeypatch.setattr(f"exhume_papers.making.{place}", fail)
     expected = ExhumeError if isinstance(problem, OSError) else type(problem)
     with pytest.raises(expected):
         train(tmp_path / "run", features="file")

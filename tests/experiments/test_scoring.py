@@ -5,14 +5,15 @@ import torch
 
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume.experiments.run import RunFolder, Truth, train_run
+from exhume.experiments.run import RunFolder, Truth
 from exhume.experiments.scoring import matched_pixels, paired_blocks, score
 from exhume.features.ridge import RidgeFeatures
 from exhume.metrics.errors import chance_error, reconstruction_error, signed_error
 from exhume.metrics.images import image_scores
 from exhume.metrics.matching import match, to_norm
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
-from exhume.victims.random_features import RandomFeaturesConfig
+from exhume_papers.making.training_run import train_run
+from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 
 def trained(folder: Path, data: DataConfig, activation: str, bias: float = 0.0) -> RunFolder:

@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from exhume.networks.attention import differentiable_attention
-from exhume.networks.derivatives import load_forward_derivatives
+from exhume_papers.networks.derivatives import load_forward_derivatives
 
 
 def test_torch_s_fused_encoder_layer_is_avoided_inside_and_restored_after() -> None:

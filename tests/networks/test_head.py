@@ -4,8 +4,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
 from exhume.errors import UsageError
-from exhume.networks.derivatives import push_forward
 from exhume.networks.head import find_head, head_tensors, name_of, split_at_head
+from exhume_papers.networks.derivatives import push_forward
 
 
 class Net(nn.Module):

@@ -21,16 +21,16 @@ from exhume.attacks.choice import choose_method, known_subspace, tell
 from exhume.attacks.loop import Limits, run_attack
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume.experiments.training import train_victim
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows
 from exhume.known import Known
 from exhume.metrics.errors import evaluate
 from exhume.observation import Knowledge, Observation, load_observation, save_observation
-from exhume.victims.descent_loop import Surroundings
-from exhume.victims.random_features import RandomFeaturesConfig
-from exhume.victims.two_layer import TwoLayerConfig
+from exhume_papers.making.training import train_victim
+from exhume_papers.victims.descent_loop import Surroundings
+from exhume_papers.victims.random_features import RandomFeaturesConfig
+from exhume_papers.victims.two_layer import TwoLayerConfig
 
 HERE = Path(__file__).parent
 Made = tuple[Observation, Tensor]

@@ -11,9 +11,10 @@ from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import run_attack
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume.experiments.run import RunFolder, train_run
+from exhume.experiments.run import RunFolder
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
-from exhume.victims.random_features import RandomFeaturesConfig
+from exhume_papers.making.training_run import train_run
+from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 FACES = DataConfig(name="faces", samples=3)
 SPHERE = DataConfig(name="sphere", samples=4, dim=6)

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from exhume.cli.attack import attack
-from exhume.cli.train import factory, random_features, resnet, two_layer, vision_transformer
 from exhume.data.config import DataConfig
 from exhume.experiments.run import RunFolder
-from exhume.experiments.training import VictimConfig, victim_name
 from exhume.report.commands import commands, data_name
-from exhume.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
-from exhume.victims.privacy import Privacy
-from exhume.victims.random_features import RandomFeaturesConfig
-from exhume.victims.recipe import Recipe
-from exhume.victims.two_layer import TwoLayerConfig
+from exhume_papers.cli.train import factory, random_features, resnet, two_layer, vision_transformer
+from exhume_papers.making.training import VictimConfig, victim_name
+from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
+from exhume_papers.victims.privacy import Privacy
+from exhume_papers.victims.random_features import RandomFeaturesConfig
+from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.two_layer import TwoLayerConfig
 
 
 def _config(data: DataConfig, model: VictimConfig) -> dict[str, object]:

@@ -15,14 +15,15 @@ from PIL import Image
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset, prepare
 from exhume.errors import ExhumeError
-from exhume.experiments.run import RunFolder, train_run
+from exhume.experiments.run import RunFolder
 from exhume.files import read_tensors, write_tensors
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume.report.content import collect
 from exhume.report.evidence import with_truth
 from exhume.report.page import render, write_report
 from exhume.report.pictures import to_base64_png
-from exhume.victims.random_features import RandomFeaturesConfig
+from exhume_papers.making.training_run import train_run
+from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 MakeRun = Callable[..., RunFolder]
 VOID = {"meta", "img", "br", "input"}

@@ -23,21 +23,22 @@ from exhume.errors import ExhumeError
 from exhume.experiments.attacking import AttackSettings, attack_run
 from exhume.experiments.comparing import as_json
 from exhume.experiments.documents import read_config
-from exhume.experiments.engines import make_engine
 from exhume.experiments.known_samples import write_known
 from exhume.experiments.listing import list_runs
-from exhume.experiments.run import RunFolder, train_run
+from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
-from exhume.experiments.spec_file import plan_spec
-from exhume.experiments.sweep_folder import SweepFolder
-from exhume.experiments.sweeping import run_sweep
 from exhume.features.rows import MappedRows
 from exhume.files import read_json, write_json
 from exhume.known import load_known
 from exhume.observation import load_observation
 from exhume.report.page import rebuild, write_report
 from exhume.tensor_header import read_header
-from exhume.victims.random_features import RandomFeaturesConfig
+from exhume_papers.making.training_run import train_run
+from exhume_papers.sweeps.engines import make_engine
+from exhume_papers.sweeps.spec_file import plan_spec
+from exhume_papers.sweeps.sweep_folder import SweepFolder
+from exhume_papers.sweeps.sweeping import run_sweep
+from exhume_papers.victims.random_features import RandomFeaturesConfig
 
 HERE = Path(__file__).parent
 FIRST = HERE / "v1"

@@ -17,6 +17,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.files import SCHEMA
 from exhume.metrics.errors import relative_errors
+from exhume.metrics.floor import floor_of
 from exhume.metrics.pieces import piece_errors, record_errors
 from exhume.observation import Observation
 from exhume.report.content import case_of, describe, gather, gauge_section
@@ -28,7 +29,6 @@ from exhume.report.subject import Artefact, Subject
 from exhume.report.verdict import verdict
 from exhume.shown import Shown
 from exhume.verdicts import Verdict
-from exhume.victims.floor import floor_of
 
 MOST_FLOOR_NUMBERS = 2_000_000_000
 """Features of all records together, above which the floor is not measured."""

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from exhume.defences.kinds import Defence, MagnitudePruning, SurgeonPruning, removed
 from exhume.layer_states import LayerStates, Source
-from exhume.victims.defences import Defence, MagnitudePruning, SurgeonPruning, removed
 
 BESIDE: dict[Source, str] = {
     "average": "the moving average",

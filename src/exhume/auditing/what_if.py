@@ -17,6 +17,9 @@ from torch import Tensor
 from exhume import seeds
 from exhume.auditing.pruned_layers import BESIDE, pruned_layers
 from exhume.auditing.target import Target
+from exhume.defences.kinds import parse_defences, publish
+from exhume.defences.other_layers import defended_weights
+from exhume.defences.private import PrivateRecipe, epsilon, train_private_head
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.module import ModuleFeatures
@@ -24,14 +27,11 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.selected_rows import SelectedRows
 from exhume.layer_states import LayerStates
 from exhume.observation import Observation
-from exhume.victims.defences import parse_defences, publish
-from exhume.victims.other_layers import defended_weights
-from exhume.victims.private import PrivateRecipe, epsilon, train_private_head
 
 DEFAULT_NOISE = "noise0.1"
 DEFAULT_EPSILON = 8.0
 PRIVATE_STEPS = 100
-MOST_GRADIENTS = 200_000_000
+MOST_FEATURES = 200_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +111,15 @@ def _private(name: str, wanted: float, target: Target, truth: Truth | None, seed
     if truth is None:
         raise UsageError(f"expected records with labels for {name}, found none")
     outputs, p = target.head.shape
-    if len(truth.inputs) * outputs * p > MOST_GRADIENTS:
-        raise UsageError(
-            f"expected at most {MOST_GRADIENTS:,} gradients of single records for {name}, found "
-            f"{len(truth.inputs) * outputs * p:,}"
-        )
+    numbers = len(truth.inputs) * p
+    if numbers > MOST_FEATURES:
+        raise UsageError(f"expected at most {MOST_FEATURES:,} features of records for {name}, found {numbers:,}")
     recipe = PrivateRecipe(clip=1.0, noise=_noise_for(wanted), steps=PRIVATE_STEPS, seed=seed)
     knowledge = replace(target.observation.knowledge, initial="zero", initial_body=False)
     trained = train_private_head(
         target.features,
         truth.inputs.to(target.head.dtype),
         _targets(truth, outputs).to(target.head.dtype),
-        "square",
         recipe,
         knowledge,
         target.observation.image_shape,

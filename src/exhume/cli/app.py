@@ -9,22 +9,15 @@ import typer
 from exhume.cli import (
     attack,
     audit,
-    bench,
     compare,
-    count,
-    data,
-    demo,
     evaluate,
     gauge,
     known,
     rank,
     report,
-    reproduce,
     runs,
-    sweep,
-    train,
-    width,
 )
+from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
 from exhume.version import VERSION
@@ -34,29 +27,22 @@ CommandLineError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="exhume",
+    cls=Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Digs training data out of a trained model's weights, so that you learn what it gives away before you "
     "publish it.\n\nExample: exhume demo",
 )
-app.command("demo")(demo.demo)
 app.command("gauge")(gauge.gauge)
-app.command("width")(width.width)
-app.add_typer(train.app, name="train")
 app.command("attack")(attack.attack)
 app.command("evaluate")(evaluate.evaluate)
 app.command("known")(known.known)
 app.command("compare")(compare.compare)
 app.command("audit")(audit.audit)
-app.command("count")(count.count)
 app.command("rank")(rank.rank)
 app.command("report")(report.report)
 app.command("runs")(runs.runs)
-app.command("sweep")(sweep.sweep)
-app.command("reproduce")(reproduce.reproduce)
-app.command("bench")(bench.bench)
-app.add_typer(data.app, name="data")
 
 
 def print_version(asked: bool) -> bool:

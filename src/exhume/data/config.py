@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from exhume.data.sources import source_named, source_names
 from exhume.errors import UsageError
 from exhume.validation import parse_fields
 
@@ -13,8 +14,6 @@ Norm = Literal["sqrt-d", "keep"]
 LabelRule = Literal["linear", "sign"]
 DtypeName = Literal["float32", "float64"]
 
-KNOWN_NAMES = ("sphere", "faces", "cifar10", "tiny-imagenet")
-DEFAULT_CLASSES = {"cifar10": ("frog", "truck"), "tiny-imagenet": ("2", "116")}
 DEFAULT_NOISE = 0.25
 
 
@@ -50,24 +49,21 @@ class DataConfig(BaseModel):
             return fields
         given = {key: value for key, value in fields.items() if value is not None}
         name = given.get("name")
-        if name == "sphere":
-            given.setdefault("standardise", "none")
-        if isinstance(name, str) and name in DEFAULT_CLASSES and not given.get("classes"):
-            given["classes"] = DEFAULT_CLASSES[name]
+        source = source_named(name) if isinstance(name, str) else None
+        if source is not None:
+            given |= {key: value for key, value in source.defaults.items() if given.get(key) in (None, ())}
         return given
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "DataConfig":
-        if self.name == "sphere":
-            _check_sphere(self)
-        else:
-            _check_images(self)
+        source = source_named(self.name)
+        (check_images if source is None else source.check)(self)
         return self
 
     @property
     def short_name(self) -> str:
         """The name without the folders that lead to it: they may name a user."""
-        return self.name if self.name in KNOWN_NAMES else Path(self.name).name or "FOLDER"
+        return self.name if self.name in source_names() else Path(self.name).name or "FOLDER"
 
     def split(self, class_count: int) -> tuple[int, ...]:
         """How many samples of each class: as asked, or evenly with the remainder to the first classes."""
@@ -81,33 +77,15 @@ class DataConfig(BaseModel):
         return self.per_class
 
 
-def _check_sphere(config: DataConfig) -> None:
-    if config.dim is None:
-        raise UsageError("expected the dimension of the sphere, found none; give dim")
-    if config.subspace is not None and config.subspace > config.dim:
-        raise UsageError(f"expected a subspace of at most dim = {config.dim} dimensions, found {config.subspace}")
-    if config.label_rule == "sign" and config.noise not in (0, DEFAULT_NOISE):
-        raise UsageError(f"expected no noise with the label rule 'sign', found noise {config.noise:g}")
-    images_only = {
-        "classes": config.classes != (),
-        "per_class": config.per_class is not None,
-        "side": config.side is not None,
-        "standardise": config.standardise != "none",
-        "norm": config.norm != "sqrt-d",
-    }
-    _refuse(config, images_only, "is for images")
-
-
-def _check_images(config: DataConfig) -> None:
+def check_images(config: DataConfig) -> None:
+    """What holds for images of any source."""
     sphere_only = {
         "dim": config.dim is not None,
         "subspace": config.subspace is not None,
         "label_rule": config.label_rule != "linear",
         "noise": config.noise != DEFAULT_NOISE,
     }
-    _refuse(config, sphere_only, "is for the sphere")
-    if config.name == "faces":
-        _refuse(config, {"classes": config.classes != (), "per_class": config.per_class is not None}, "needs classes")
+    refuse(config, sphere_only, "is for the sphere")
     if config.per_class is not None and sum(config.per_class) != config.samples:
         raise UsageError(
             f"expected per_class to add up to samples = {config.samples}, found {sum(config.per_class)}; change one"
@@ -116,7 +94,8 @@ def _check_images(config: DataConfig) -> None:
         config.split(len(config.classes))
 
 
-def _refuse(config: DataConfig, given: dict[str, bool], why: str) -> None:
+def refuse(config: DataConfig, given: dict[str, bool], why: str) -> None:
+    """Complains about the first field that is given."""
     for field, is_given in given.items():
         if is_given:
             raise UsageError(

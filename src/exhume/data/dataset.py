@@ -1,7 +1,7 @@
 """What a victim is trained on, and how pixels became rows (enough to go back)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -10,6 +10,7 @@ from torch import Tensor
 from exhume.data.config import Norm, Standardise
 from exhume.errors import ExhumeError, UsageError
 
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 CIFAR10_SPLIT_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR10_SPLIT_STD = (0.247, 0.243, 0.261)
 
@@ -38,14 +39,7 @@ class Preparation:
         return (images * std + mean).clamp(0, 1)
 
     def to(self, dtype: torch.dtype) -> "Preparation":
-        return Preparation(
-            mean=self.mean.to(dtype),
-            std=self.std.to(dtype),
-            scale=self.scale.to(dtype),
-            image_shape=self.image_shape,
-            standardise=self.standardise,
-            norm=self.norm,
-        )
+        return replace(self, mean=self.mean.to(dtype), std=self.std.to(dtype), scale=self.scale.to(dtype))
 
     def describe(self) -> str:
         if self.image_shape is None:
@@ -96,20 +90,12 @@ def prepare(pixels: Float[Tensor, "n c h w"], standardise: Standardise, norm: No
     a channel, "cifar10-split" the published ones of the full CIFAR-10 training split.
     """
     exact = pixels.to(torch.float64)
-    statistics = _statistics(exact, standardise)
-    centred = (exact - statistics.mean[:, None, None]) / statistics.std[:, None, None]
-    rows = centred.flatten(start_dim=1)
+    mean, std = _statistics(exact, standardise)
+    rows = ((exact - mean[:, None, None]) / std[:, None, None]).flatten(start_dim=1)
     scale = torch.ones(len(rows), dtype=torch.float64, device=rows.device)
     if norm == "sqrt-d":
         scale = _scale_to_sphere(rows)
-    preparation = Preparation(
-        mean=statistics.mean,
-        std=statistics.std,
-        scale=scale,
-        image_shape=(pixels.shape[1], pixels.shape[2], pixels.shape[3]),
-        standardise=standardise,
-        norm=norm,
-    )
+    preparation = Preparation(mean, std, scale, (*pixels.shape[1:],), standardise, norm)
     return Prepared(rows=(rows * scale[:, None]).to(pixels.dtype), preparation=preparation.to(pixels.dtype))
 
 
@@ -124,23 +110,18 @@ def downsample(pixels: Float[Tensor, "n c h w"], side: int) -> Float[Tensor, "n 
     return blocks.mean(dim=(3, 5))
 
 
-@dataclass(frozen=True)
-class _Statistics:
-    mean: Float[Tensor, " channels"]
-    std: Float[Tensor, " channels"]
-
-
-def _statistics(pixels: Float[Tensor, "n c h w"], standardise: Standardise) -> _Statistics:
+def _statistics(pixels: Float[Tensor, "n c h w"], standardise: Standardise) -> tuple[Tensor, Tensor]:
+    """The mean and the standard deviation of each channel."""
     channels = pixels.shape[1]
     if standardise == "none":
-        return _Statistics(mean=pixels.new_zeros(channels), std=pixels.new_ones(channels))
+        return pixels.new_zeros(channels), pixels.new_ones(channels)
     if standardise == "cifar10-split":
         if channels != 3:
             raise UsageError(
                 f"expected images of 3 channels for the standardisation 'cifar10-split', found {channels}; "
                 "use 'subset' or 'channels'"
             )
-        return _Statistics(mean=pixels.new_tensor(CIFAR10_SPLIT_MEAN), std=pixels.new_tensor(CIFAR10_SPLIT_STD))
+        return pixels.new_tensor(CIFAR10_SPLIT_MEAN), pixels.new_tensor(CIFAR10_SPLIT_STD)
     values = pixels.transpose(0, 1).reshape(channels if standardise == "channels" else 1, -1)
     # One value has no unbiased deviation, and torch would answer NaN.
     std = values.std(dim=1) if values.shape[1] > 1 else values.new_zeros(len(values))
@@ -150,7 +131,7 @@ def _statistics(pixels: Float[Tensor, "n c h w"], standardise: Standardise) -> _
             f"expected pixels that differ in {where} to standardise with, found one constant value "
             f"{values[int(std.argmin()), 0]:g}; choose other images or the standardisation 'none'"
         )
-    return _Statistics(mean=values.mean(dim=1).expand(channels).clone(), std=std.expand(channels).clone())
+    return values.mean(dim=1).expand(channels).clone(), std.expand(channels).clone()
 
 
 def _scale_to_sphere(rows: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:

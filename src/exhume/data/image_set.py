@@ -1,4 +1,4 @@
-"""Images as a loader hands them over, before they become rows."""
+"""Images as a loader hands them over, and the rows that are made of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from exhume.data.config import DataConfig
+from exhume.data.dataset import DTYPES, Dataset, downsample, prepare
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,24 @@ def labels_from_classes(class_index: Int[Tensor, " n"], class_count: int) -> Flo
         return class_index.to(torch.float64)
     positions = class_index if class_count == 2 else torch.arange(len(class_index)) % 2
     return 2 * positions.to(torch.float64) - 1
+
+
+def as_dataset(images: ImageSet, config: DataConfig) -> Dataset:
+    """Images averaged down, standardised and brought to their norm as a request asks for."""
+    pixels = images.pixels if config.side is None else downsample(images.pixels, config.side)
+    dtype = DTYPES[config.dtype]
+    prepared = prepare(pixels, config.standardise, config.norm)
+    labels = labels_from_classes(images.class_index, len(images.class_names))
+    count, channels, height, width = pixels.shape
+    counts = [int((images.class_index == position).sum()) for position in range(len(images.class_names))]
+    of_each = ", ".join(f"{number} {name}" for number, name in zip(counts, images.class_names, strict=True))
+    shape = f"{count} images {channels}x{height}x{width}" + (f" ({of_each})" if of_each else "")
+    return Dataset(
+        inputs=prepared.rows.to(dtype),
+        labels=labels.to(dtype),
+        class_names=images.class_names,
+        class_index=images.class_index,
+        image_shape=(channels, height, width),
+        preparation=prepared.preparation.to(dtype),
+        description=f"{config.short_name}: {shape}, {prepared.preparation.describe()}",
+    )

@@ -5,7 +5,8 @@ from pathlib import PurePath, PureWindowsPath
 from typing import Any
 
 from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.data.config import DEFAULT_NOISE, KNOWN_NAMES
+from exhume.data.config import DEFAULT_NOISE
+from exhume.data.sources import source_names
 from exhume.reconstruction import Reconstruction
 
 # configuration field -> flag, and the value that needs no flag
@@ -94,7 +95,7 @@ def data_name(name: str) -> str:
     >>> data_name("faces"), data_name("/home/somebody/photos/")
     ('faces', 'photos')
     """
-    return name if name in KNOWN_NAMES else PureWindowsPath(PurePath(name).name).name or "FOLDER"
+    return name if name in source_names() else PureWindowsPath(PurePath(name).name).name or "FOLDER"
 
 
 def _train(victim: str, run: str, config: dict[str, Any]) -> str:

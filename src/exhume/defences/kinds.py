@@ -1,0 +1,178 @@
+"""What an owner may do to a trained head before publishing it.
+
+A defence has a short name, and several are applied from left to right:
+
+    fp16, bf16, int8, int8-row    round the weights (int8-row: one scale for each output)
+    prune50                       remove 50 % of the features, those with the smallest weights; the others stay
+    obs50                         remove 50 % by Optimal Brain Surgeon, which corrects the others (`surgeon.py`)
+    noise0.01                     add Gaussian noise of 1 % of the weights' root mean square
+    prune50+int8                  both
+
+Early stopping and ridge are choices of the training itself; training with differential privacy is in `private.py`.
+"""
+
+import re
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from exhume import seeds
+from exhume.defences.publication import Publication
+from exhume.defences.quantisation import Format, quantise
+from exhume.defences.surgeon import operate
+from exhume.errors import UsageError
+from exhume.observation import Observation
+from exhume.validation import parse_fields
+
+EXAMPLES = "fp16, bf16, int8, int8-row, prune50, obs50 or noise0.01"
+_WRITTEN = re.compile(r"(?P<name>[a-z]+)(?P<number>\d+(\.\d+)?(e-?\d+)?)")
+
+
+@runtime_checkable
+class Defence(Protocol):
+    """Settings of one defence, and what becomes of a head that is published with it."""
+
+    @property
+    def short(self) -> str:
+        """The name under which `parse_defences` finds the same defence again."""
+        ...
+
+    def publish(self, owned: Publication) -> Publication: ...
+
+
+class Rounding(BaseModel):
+    """Weights in a shorter format."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: Format
+
+    @property
+    def short(self) -> str:
+        return self.kind
+
+    def publish(self, owned: Publication) -> Publication:
+        return owned.with_head(quantise(owned.head, self.kind))
+
+
+class MagnitudePruning(BaseModel):
+    """Removes the features with the smallest weights (k outputs: the smallest norm of k weights)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    percent: float = Field(ge=0, lt=100)
+
+    @property
+    def short(self) -> str:
+        return f"prune{self.percent:g}"
+
+    def publish(self, owned: Publication) -> Publication:
+        head = owned.head
+        order = torch.argsort(head.double().square().sum(dim=0), stable=True)
+        kept = order[removed(self.percent, len(order)) :].sort().values
+        return owned.keeping(kept, head[:, kept])
+
+
+class SurgeonPruning(BaseModel):
+    """Optimal Brain Surgeon. `ridge` is the λ of a ridge fit, whose penalty is part of the Hessian."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    percent: float = Field(ge=0, lt=100)
+    ridge: float = Field(default=0.0, ge=0)
+
+    @property
+    def short(self) -> str:
+        return f"obs{self.percent:g}"
+
+    def publish(self, owned: Publication) -> Publication:
+        """Keeps the n × p features of the training data in memory, in float64."""
+        if owned.inputs is None:
+            raise UsageError(f"expected the training inputs for {self.short}, found none; only the owner can prune so")
+        check_surgeon((self,), owned.observation.knowledge.initial_body)
+        features = owned.observation.features
+        done = operate(
+            features(owned.inputs), owned.head, removed(self.percent, features.p), self.ridge * len(owned.inputs)
+        )
+        return owned.keeping(done.kept, done.weights)
+
+
+class Noise(BaseModel):
+    """Gaussian noise on the published weights, of a standard deviation relative to their root mean square."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    relative: float = Field(ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @property
+    def short(self) -> str:
+        return f"noise{self.relative:g}"
+
+    def publish(self, owned: Publication) -> Publication:
+        return owned.with_head(self.added(owned.head, seeds.generator(self.seed, "noise")))
+
+    def added(self, weights: Float[Tensor, "k p"], stream: torch.Generator) -> Float[Tensor, "k p"]:
+        noise = torch.randn(weights.shape, generator=stream, dtype=torch.float64).to(weights.device)
+        size = self.relative * weights.double().square().mean().sqrt()
+        return (weights.double() + size * noise).to(weights.dtype)
+
+
+def parse_defences(text: str, *, ridge: float = 0.0, seed: int = 0) -> tuple[Defence, ...]:
+    """The defences that a text such as "prune50+int8" names; "" and "none" name none.
+
+    `ridge` is the λ that the victim was trained with, if any, and `seed` is that of the noise.
+
+    >>> [defence.short for defence in parse_defences("obs50+int8")]
+    ['obs50', 'int8']
+    """
+    if text.strip() in ("", "none"):
+        return ()
+    return tuple(_parse(part.strip(), ridge, seed) for part in text.split("+"))
+
+
+def check_surgeon(defences: tuple[Defence, ...], halfway: bool) -> None:
+    """The Hessian of the head is made of its inputs as they are after training, which features halfway are not."""
+    for defence in defences:
+        if halfway and isinstance(defence, SurgeonPruning):
+            raise UsageError(
+                f"expected features at the trained weights for {defence.short}, found them halfway; "
+                f"take --features-at trained, or prune{defence.percent:g}"
+            )
+
+
+def _parse(text: str, ridge: float, seed: int) -> Defence:
+    if text in ("fp16", "bf16", "int8", "int8-row"):
+        return parse_fields(Rounding, kind=text)
+    written = _WRITTEN.fullmatch(text)
+    number = float(written["number"]) if written else 0.0
+    match written["name"] if written else None:
+        case "prune":
+            return parse_fields(MagnitudePruning, percent=number)
+        case "obs":
+            return parse_fields(SurgeonPruning, percent=number, ridge=ridge)
+        case "noise":
+            return parse_fields(Noise, relative=number, seed=seed)
+    raise UsageError(f"expected a defence such as {EXAMPLES}, joined by commas; found {text!r}")
+
+
+def publish(
+    observation: Observation,
+    defences: tuple[Defence, ...],
+    *,
+    inputs: Float[Tensor, "n d"] | None = None,
+    initial: Float[Tensor, "k p"] | None = None,
+) -> Observation:
+    """What an attacker sees of a head that was published with these defences, one after the other.
+
+    `inputs` are the owner's training data, which Optimal Brain Surgeon needs. `initial` is the head before training
+    where the observation's weights are the change from it: defences act on initial + weights.
+    """
+    owned = Publication(observation, inputs, initial)
+    for defence in defences:
+        owned = defence.publish(owned)
+    return owned.observation
+
+
+def removed(percent: float, p: int) -> int:
+    """How many of p weights go; one always stays."""
+    return min(int(p * percent / 100 + 1e-9), p - 1)

@@ -1,0 +1,74 @@
+"""`exhume demo`: faces into a model, and out of its weights again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exhume.cli.options import JsonOption
+from exhume.cli.output import attack_bar, print_json, say
+
+SAMPLES = 20
+RATIO = 4
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("demo"),
+    json: JsonOption = False,
+) -> None:
+    """Train on real faces, dig them out of the weights, and write a picture and a report.
+
+    Example: exhume demo --out demo
+    """
+    from exhume import seeds
+    from exhume.attacks.choice import choose_method
+    from exhume.cli.attack import tell_attack
+    from exhume.cli.evaluate import tell_scores
+    from exhume.data.config import DataConfig
+    from exhume.data.load import load
+    from exhume.experiments.attacking import AttackSettings, attack_run
+    from exhume.experiments.run import RunFolder
+    from exhume.experiments.scoring import score_run
+    from exhume.report.page import write_report
+    from exhume_papers.making.training_run import train_run
+    from exhume_papers.victims.random_features import RandomFeaturesConfig
+
+    data_config = DataConfig(name="faces", samples=SAMPLES, seed=seeds.derive(0, "data"))
+    faces = load(data_config)
+    n, d = faces.inputs.shape
+    say(f"1. Training: {faces.description}.", json)
+    train_run(out, data_config, RandomFeaturesConfig(params=RATIO * d * n), faces)
+    say(f"   The model is {RATIO * d * n:,} weights. The faces are put away.", json)
+    run, method = RunFolder.existing(out), choose_method("auto")
+    say("2. Digging.", json)
+    with attack_bar(method.iterations) as show:
+        attacked = attack_run(run, method, AttackSettings(), show)
+    tell_attack(attacked.summary, json)
+    say("3. Holding what was found against the faces.", json)
+    scores = score_run(run)
+    tell_scores(scores, json)
+    run.update_summary(scores.summary())
+    page = write_report(run, reveal=True)
+    summary = run.update_summary({"report": page.name})
+    say(f"4. Look: {out / 'pairs.png'} (faces above, what came back below) and {page}", json)
+    summary = run.update_summary(_ordinary_network(out, json))
+    if json:
+        print_json(summary | {"report": str(page)})
+
+
+def _ordinary_network(out: Path, json: bool) -> dict[str, float | int]:
+    """The second act: the first layer of a plain PyTorch network, before and after training."""
+    from exhume.report.figures import draw_pairs
+    from exhume_papers.studies.ordinary_network import SAMPLES, UNITS, dig_faces
+
+    say(f"5. An ordinary PyTorch network of {UNITS:,} ReLUs, trained on {SAMPLES} faces with SGD.", json)
+    dug = dig_faces()
+    draw_pairs(dug.truth, dug.recovered, out / "network-pairs.png")
+    near, worst = int((dug.errors < 0.1).sum()), float(dug.errors.max())
+    say(
+        f"   {dug.found.outcome.value}: {near} of {SAMPLES} faces in {dug.found.seconds:.1f} s, from the change of its "
+        f"first layer alone; worst relative error {worst:.1e}",
+        json,
+    )
+    say(f"   Look: {out / 'network-pairs.png'}", json)
+    return {"network_recovered": near, "network_worst_error": worst, "network_seconds": round(dug.found.seconds, 3)}

@@ -1,0 +1,72 @@
+"""A run folder made from a configuration: trained with a bar, and told about."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from exhume.cli.option_groups import LoadedData
+from exhume.cli.output import print_json, say, training_bar
+
+if TYPE_CHECKING:
+    from exhume_papers.making.training import VictimConfig
+
+
+def make_run(
+    out: Path, loaded: LoadedData, config: "VictimConfig", defence: str | None, json: bool, attack_flags: str = ""
+) -> None:
+    """Trains with a bar and tells how it went."""
+    from exhume.values import parse_defence
+    from exhume_papers.making.training_run import train_run
+    from exhume_papers.victims.glm import GlmConfig
+    from exhume_papers.victims.random_features import RandomFeaturesConfig
+    from exhume_papers.victims.recipe import TrainingStopped
+
+    say(loaded.dataset.description, json)
+    applied = parse_defence(defence)
+    if isinstance(config, RandomFeaturesConfig | GlmConfig) and config.privacy is None:
+        summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied)
+    else:
+        try:
+            with training_bar(*_way(config)) as show:
+                summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied, progress=show)
+        except TrainingStopped as stopped:
+            say(f"{stopped}; the same command continues", as_json=True)
+            raise typer.Exit(130) from None
+    tell_training(summary, json)
+    say(f"wrote {out}; next: exhume attack {out}{attack_flags}", json)
+    if json:
+        print_json(summary)
+
+
+def _way(config: "VictimConfig") -> tuple[int, float]:
+    """At most how many steps a training takes, and the loss that ends it earlier."""
+    from exhume_papers.victims.glm import GlmConfig
+    from exhume_papers.victims.losses import loss_named
+    from exhume_papers.victims.random_features import RandomFeaturesConfig
+
+    if config.privacy is not None:
+        return config.privacy.steps, 0.0
+    assert not isinstance(config, RandomFeaturesConfig | GlmConfig), "fitted at once"
+    until = config.recipe.until
+    return config.recipe.steps, loss_named(config.loss).until if until is None else until
+
+
+def tell_training(summary: dict[str, Any], json: bool) -> None:
+    how = summary.get("training") or f"training loss {summary['training_loss']:.2g}"
+    parameters = "parameters" if summary["victim"] == "rf" else "weights of the head"
+    say(
+        f"trained {summary['p']:,} {parameters} on n = {summary['n']} samples of dimension d = {summary['d']} "
+        f"(p/(dn) = {summary['ratio']:.3g}), {how}",
+        json,
+    )
+    if summary.get("note"):
+        say(summary["note"], json)
+    if summary.get("privacy"):
+        say(summary["privacy"], json)
+    if summary.get("start_left") and summary["initial"] == "known":
+        say(f"weight decay left {summary['start_left']:.4f} of the initial head, which is taken off", json)
+    if summary["defence"]:
+        say(f"published with {summary['defence']}", json)
+    if summary["victim"] != "rf" or summary["defence"] or summary.get("privacy"):
+        say(f"floor: the true data explain the weights up to a loss of {summary['floor']:.2g}", json)

@@ -1,0 +1,77 @@
+"""A sweep as a TOML file. Complaints name the line."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from exhume.errors import ExhumeError, UsageError
+from exhume_papers.sweeps.grid import Place, in_python
+from exhume_papers.sweeps.plan import Plan
+from exhume_papers.sweeps.sweep import Sweep
+
+SECTIONS = {"victim": "victims", "attack": "attacks"}
+_HEADER = re.compile(r"\s*\[\[?\s*([\w-]+)\s*\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*=")
+
+
+def read_spec(path: Path) -> Sweep:
+    """The sweep that a file asks for; only its outer form is checked here, see `plan_spec`."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise ExhumeError(f"expected a readable sweep at {path}, found: {problem.strerror}") from problem
+    except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise UsageError(f"expected TOML in {path}, found: {problem}") from problem
+    if "victim" not in content:
+        raise UsageError(f"expected a section [[victim]] in {path}, found none")
+    fields = {SECTIONS.get(key, key): _as_list(value, key) for key, value in content.items()}
+    try:
+        return Sweep.parse(**fields)
+    except UsageError as problem:
+        known = ", ".join([*SECTIONS, *(key for key in Sweep.model_fields if key not in SECTIONS.values())])
+        told = re.sub(r"^expected the settings [\w, ]+, found", f"expected the settings {known}, found", str(problem))
+        raise UsageError(f"{path}: {told}") from problem
+
+
+def plan_spec(path: Path, data_dir: str | None = None) -> tuple[Sweep, Plan]:
+    """The sweep of a file and every run of it, all checked."""
+    sweep = read_spec(path)
+    return sweep, sweep.plan(_line_finder(path), data_dir)
+
+
+def _as_list(value: Any, key: str) -> Any:
+    """One section [victim] is as good as a list of one."""
+    return [value] if key in SECTIONS and isinstance(value, dict) else value
+
+
+def _line_finder(path: Path) -> Place:
+    lines = path.read_text(encoding="utf-8").splitlines()
+
+    def place(section: str, entry: int, key: str | None) -> str:
+        line = _line_of(lines, section, entry, key)
+        where = in_python(section, entry, key)
+        return f"{path}: {where}" if line is None else f"{path} line {line}: {where}"
+
+    return place
+
+
+def _line_of(lines: list[str], section: str, entry: int, key: str | None) -> int | None:
+    """The line of a key, or of its section where the key is not there.
+
+    >>> _line_of(["seeds = 1", "[[victim]]", "kind = 'rf'", "[[victim]]", "kind = 'fr'"], "victim", 1, "kind")
+    5
+    """
+    inside, seen, header = False, -1, None
+    for number, line in enumerate(lines, start=1):
+        opened = _HEADER.match(line)
+        if opened:
+            inside = opened[1] == section
+            seen += inside
+            if inside and seen == entry:
+                header = number
+            continue
+        written = _KEY.match(line)
+        if inside and seen == entry and written and written[1].replace("-", "_") == key:
+            return number
+    return header

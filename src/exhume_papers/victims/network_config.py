@@ -1,0 +1,129 @@
+"""What all trained networks are told: how to train, and what an attacker will know of the start."""
+
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from exhume.errors import UsageError
+from exhume.validation import parse_fields
+from exhume_papers.victims.losses import LossName
+from exhume_papers.victims.privacy import Privacy
+from exhume_papers.victims.recipe import Recipe
+
+ToldInitial = Literal["known", "seed", "distribution", "zero"]
+FeaturesAt = Literal["trained", "midpoint"]
+
+
+class NetworkConfig(BaseModel):
+    """Everything that is needed to train the same victim again, besides its data and the network's own sizes.
+
+    `outputs` None: by the classes. `initial`: what the attacker knows of the head before training, as in Knowledge; a
+    head that starts at zero is known to do so. `features_at`: "midpoint" gives the attacker the initial layers before
+    the head as well, and features halfway between both ends of training. `freeze`: only the head is trained.
+    `privacy`: DP-SGD takes its own number of steps instead of the recipe's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outputs: int | None = Field(default=None, ge=1)
+    loss: LossName = "square"
+    zero_head: bool = False
+    initial: ToldInitial = "known"
+    features_at: FeaturesAt = "trained"
+    freeze: bool = False
+    recipe: Recipe = Recipe()
+    privacy: Privacy | None = None
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _zero_is_known(cls, fields: Any) -> Any:
+        """A start at zero and the knowledge of it come together, whichever of the two is asked for."""
+        if not isinstance(fields, dict):
+            return fields
+        if fields.get("initial") == "zero" and "zero_head" not in fields:
+            return fields | {"zero_head": True}
+        if fields.get("zero_head") is True and fields.get("initial") in (None, "known"):
+            return fields | {"initial": "zero"}
+        return fields
+
+    @model_validator(mode="after")
+    def _start_agrees(self) -> "NetworkConfig":
+        if self.zero_head != (self.initial == "zero"):
+            start = "at zero" if self.zero_head else "at random"
+            raise UsageError(
+                f"expected an initial head of 'zero' with a start at zero and only then, found {self.initial!r} with a "
+                f"start {start}"
+            )
+        if self.features_at == "midpoint" and self.initial in ("distribution", "seed"):
+            known = "distribution" if self.initial == "distribution" else "rule"
+            raise UsageError(f"expected a known start for features at the midpoint, found only its {known}")
+        if self.recipe.method == "closed-form" and not (self.freeze and self.loss == "square" and not self.privacy):
+            raise UsageError(
+                "expected a frozen body and the square loss without privacy for the closed form, found another victim"
+            )
+        if self.privacy is not None:
+            self.privacy.check(self.recipe)
+        return self
+
+
+@runtime_checkable
+class NetworkWishes(Protocol):
+    """What a command line or a sweep asks of a network's training, unchecked."""
+
+    @property
+    def loss(self) -> str: ...
+    @property
+    def outputs(self) -> int | None: ...
+    @property
+    def freeze(self) -> bool: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def momentum(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def batch_size(self) -> int | None: ...
+    @property
+    def step_size(self) -> float | None: ...
+    @property
+    def until(self) -> float | None: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def growing(self) -> bool: ...
+    @property
+    def zero_head(self) -> bool: ...
+    @property
+    def initial(self) -> str: ...
+    @property
+    def features_at(self) -> str: ...
+
+
+def network_fields(asked: NetworkWishes, seed: int, privacy: Privacy | None) -> dict[str, Any]:
+    """The fields that all networks share, checked."""
+    recipe = Recipe.parse(
+        method=asked.method,
+        momentum=asked.momentum,
+        weight_decay=asked.weight_decay,
+        batch_size=asked.batch_size,
+        step_size=asked.step_size,
+        until=asked.until,
+        steps=asked.steps,
+        growing=asked.growing,
+        seed=seed,
+    )
+    fields = {
+        "outputs": asked.outputs,
+        "loss": asked.loss,
+        "zero_head": asked.zero_head or asked.initial == "zero",
+        "initial": asked.initial,
+        "features_at": asked.features_at,
+        "freeze": asked.freeze,
+        "recipe": recipe,
+        "privacy": privacy,
+        "seed": seed,
+    }
+    parse_fields(NetworkConfig, **fields)
+    return fields

@@ -1,0 +1,153 @@
+"""Networks that can be victims, before training: a residual network, a Vision Transformer, a user's own model."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from exhume import seeds
+from exhume.data.dataset import Dataset
+from exhume.errors import UsageError
+from exhume.networks.head import find_head, name_of
+from exhume.networks.loading import load_factory
+from exhume.networks.resnet import ResNet
+from exhume.networks.vit import VisionTransformer
+from exhume.validation import parse_fields
+from exhume_papers.networks.feature_layout import channel_shape
+from exhume_papers.victims.network_config import NetworkConfig
+from exhume_papers.victims.targets import default_outputs
+
+FEWEST_CHANNELS = 16  # two are always held out as a whole, and of fewer that would be too many
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPlan:
+    """A network at the start of training, and how the same one without its weights is built again (NetworkSource)."""
+
+    model: nn.Module
+    head_name: str
+    input_shape: tuple[int, ...]
+    outputs: int
+    factory: str
+    arguments: Mapping[str, Any]
+    feature_shape: tuple[int, ...] | None = None
+    group_axis: int | None = None
+
+    @property
+    def head(self) -> nn.Linear:
+        return find_head(self.model, self.head_name)
+
+
+class ResNetConfig(NetworkConfig):
+    """`channels` of all convolutions; `kernel` of the first one, None: as large as leaves 7 x 7 positions."""
+
+    channels: int = Field(ge=1)
+    kernel: int | None = Field(default=None, ge=1)
+    padding: int = Field(default=1, ge=0)
+    blocks: int = Field(default=4, ge=0)
+
+    @classmethod
+    def parse(cls, **fields: object) -> "ResNetConfig":
+        return parse_fields(cls, **fields)
+
+    def plan(self, data: Dataset) -> NetworkPlan:
+        colours, side = image_side(data, "a ResNet")
+        arguments: dict[str, Any] = {
+            "side": side,
+            "channels": self.channels,
+            "outputs": _outputs(self, data),
+            "kernel": self.kernel,
+            "padding": self.padding,
+            "blocks": self.blocks,
+            "colours": colours,
+        }
+        model = ResNet(**arguments, stream=seeds.generator(self.seed, "network"))
+        factory = "exhume.networks.resnet:blank_resnet"
+        shape = (data.inputs.shape[1],)
+        return NetworkPlan(model, "head", shape, arguments["outputs"], factory, arguments, model.feature_shape, 0)
+
+
+class VisionTransformerConfig(NetworkConfig):
+    """`patch` pixels a side, and the sizes of the transformer."""
+
+    embedding: int = Field(ge=1)
+    patch: int = Field(default=4, ge=1)
+    depth: int = Field(default=2, ge=1)
+    heads: int = Field(default=2, ge=1)
+
+    @classmethod
+    def parse(cls, **fields: object) -> "VisionTransformerConfig":
+        return parse_fields(cls, **fields)
+
+    def plan(self, data: Dataset) -> NetworkPlan:
+        colours, side = image_side(data, "a Vision Transformer")
+        arguments: dict[str, Any] = {
+            "side": side,
+            "patch": self.patch,
+            "embedding": self.embedding,
+            "depth": self.depth,
+            "heads": self.heads,
+            "outputs": _outputs(self, data),
+            "colours": colours,
+        }
+        model = VisionTransformer(**arguments, stream=seeds.generator(self.seed, "network"))
+        factory = "exhume.networks.vit:blank_vision_transformer"
+        shape = (data.inputs.shape[1],)
+        return NetworkPlan(model, "head", shape, arguments["outputs"], factory, arguments, model.feature_shape, 1)
+
+
+class FactoryConfig(NetworkConfig):
+    """A model of the user's own: `package.module:factory`, called without arguments.
+
+    `head` None: the last linear layer that the model calls. `input_shape`: how the model sees one row; None: as
+    the images are, or flat where the data are no images. `outputs` None: as many as the head has. Where the head is
+    seen to read a flattened channels × height × width, whole channels are held out; else single coordinates are.
+    """
+
+    factory: str
+    head: str | None = None
+    input_shape: tuple[int, ...] | None = None
+
+    @classmethod
+    def parse(cls, **fields: object) -> "FactoryConfig":
+        return parse_fields(cls, **fields)
+
+    def plan(self, data: Dataset) -> NetworkPlan:
+        d = data.inputs.shape[1]
+        shape = self.input_shape or data.image_shape or (d,)
+        if math.prod(shape) != d or min(shape) < 1:
+            raise UsageError(f"expected an image shape of d = {d} numbers, found {list(shape)}")
+        with torch.random.fork_rng(devices=[]):  # torch's own layers draw from the global stream
+            torch.manual_seed(seeds.derive(self.seed, "network"))
+            model = load_factory(self.factory)
+        kind = next((values.dtype for values in model.parameters()), torch.float32)
+        probe = torch.zeros((2, *shape), dtype=kind)
+        head = find_head(model, self.head, probe)
+        if not set(head.state_dict()) <= {"weight", "bias"}:
+            raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(head.state_dict())}")
+        if not head.weight.requires_grad:
+            raise UsageError("expected a head that is trained, found one whose weights require no gradient")
+        outputs = head.out_features if self.outputs is None else self.outputs
+        channels = channel_shape(model, head, probe)
+        if channels is not None and channels[0] < FEWEST_CHANNELS:
+            channels = None
+        axis = None if channels is None else 0
+        return NetworkPlan(model, name_of(model, head), shape, outputs, self.factory, {}, channels, axis)
+
+
+def image_side(data: Dataset, what: str) -> tuple[int, int]:
+    """Colours and side of square images."""
+    if data.image_shape is None:
+        raise UsageError(f"expected images for {what}, found rows that are none; choose faces, cifar10 or a folder")
+    colours, height, width = data.image_shape
+    if height != width:
+        raise UsageError(f"expected square images for {what}, found {height}x{width}")
+    return colours, height
+
+
+def _outputs(config: NetworkConfig, data: Dataset) -> int:
+    return default_outputs(data, config.loss) if config.outputs is None else config.outputs

@@ -1,0 +1,33 @@
+import math
+
+from exhume_papers.studies.width_study import ZERO_LOSS, AngleTrial, FalsificationTrial, MomentTrial, WidthTrial
+from exhume_papers.victims.recipe import Recipe
+
+
+def test_a_known_subspace_is_enough_at_a_width_below_the_threshold() -> None:
+    """r is that of the subspace, also where there are fewer samples, which span less of it."""
+    assert WidthTrial(dimension=4, ambient=30, samples=3, width=60, known=True, seed=0).run() < 0.01
+    few = WidthTrial(dimension=12, ambient=30, samples=2, width=16, known=True, seed=0)  # r n = 24
+    assert few.run() > 0.1
+
+
+def test_one_sample_is_recovered_by_a_few_rows_and_not_by_rows_that_are_all_silent() -> None:
+    distance, loss = FalsificationTrial(dimension=2, width=40, seed=0).run()
+    assert distance < 1e-6
+    assert loss < ZERO_LOSS
+    silent = [FalsificationTrial(dimension=2, width=1, seed=seed).run() for seed in range(12)]
+    assert (math.sqrt(2), 0.0) in silent
+
+
+def test_the_angle_is_small_after_descent_and_large_after_adam() -> None:
+    angle, exact = AngleTrial(3, 20, 4, 40, Recipe(steps=50), 0).run()
+    assert exact
+    assert angle < 1e-4
+    angle, exact = AngleTrial(3, 20, 4, 40, Recipe(method="adam", steps=50), 0).run()
+    assert not exact
+    assert angle > 1e-2
+
+
+def test_more_directions_capture_more() -> None:
+    few, many = (MomentTrial(20, 3, 600, count, 0).run() for count in (2, 12))
+    assert few < many <= 1
