@@ -17,12 +17,13 @@ from torch import Tensor
 from exhume.attacks.cases import Case, Means, open_case
 from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from exhume.attacks.failed_solve import Finished, SolveFailed, finished, judged, sound, unseen_loss
+from exhume.attacks.failed_solve import Finished, SolveFailed, finished, judged, sound
 from exhume.attacks.interruption import Interruption
 from exhume.attacks.judgement import Judgement
+from exhume.attacks.looking_back import looked_back
 from exhume.attacks.problem import Method, Step
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
-from exhume.attacks.snapshots import Moment, Snapshot, SnapshotKeeper
+from exhume.attacks.snapshots import Snapshot, SnapshotKeeper
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
 from exhume.features.ridge import RidgeFeatures
@@ -31,7 +32,6 @@ from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
 
 CHECKPOINT_SECONDS = 20.0
-MOST_UNSEEN = 5e11  # multiplications that the losses on held-out weights along the way may take: seconds
 TRACE_COLUMNS = ("iteration", "loss", "passes", "seconds")
 
 
@@ -137,28 +137,10 @@ def run_attack(
         judgement = judged(case, end.candidates, len(observation.weights), trace[-1]["loss"], ranks)
         found = _reconstruction(case, method, end, judgement, trace[-1], settings, observation)
         moments = ranks.from_first(() if keeper is None else keeper.moments())
-        snapshots, along = _looked_back(case, moments, last.device, observation, ranks)
+        snapshots, along = looked_back(case, moments, last.device, observation, ranks)
     memory.release()
     found = replace(found, held_out=case.held_out.with_losses(along))
     return Attacked(found, trace, interrupted, over, snapshots)
-
-
-def _looked_back(
-    case: Case, moments: tuple[Moment, ...], device: torch.device, observation: Observation, ranks: Ranks
-) -> tuple[tuple[Snapshot, ...], tuple[tuple[int, float], ...]]:
-    """Inputs of moments of the way, and the loss of each on what the case held out, where that costs seconds at most.
-
-    The attack is over: no step, no choice between results and no verdict depends on it.
-    """
-    snapshots, along = [], []
-    cheap = 6.0 * observation.features.p * observation.d * sum(len(moment.places) for moment in moments) <= MOST_UNSEEN
-    for moment in moments:
-        places = moment.places.to(device)
-        inputs = case.lift(places).to(device="cpu", dtype=torch.float32)
-        snapshots.append(Snapshot(moment.iteration, moment.passes, moment.loss, inputs))
-        loss = unseen_loss(case, places, ranks) if cheap else None
-        along += [] if loss is None else [(moment.iteration, loss)]
-    return tuple(snapshots), tuple(along)
 
 
 @dataclass
