@@ -19,7 +19,7 @@ from exhume.attacks.checkpoint import load_checkpoint
 from exhume.attacks.prior.spectrum import load_spectrum
 from exhume.attacks.snapshots import load_snapshots
 from exhume.attacks.subspace.file import read_subspace
-from exhume.auditing.from_files import Request, read_question
+from exhume.auditing.from_files import read_question
 from exhume.auditing.records import read_rows
 from exhume.auditing.weights_file import read_weights
 from exhume.cli.app import main
@@ -37,6 +37,7 @@ from exhume.known import load_known
 from exhume.observation import load_observation
 from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
+from exhume.requests.audit import AuditRequest
 from exhume.tensor_header import read_header
 from exhume_papers.data.unpack import unpack
 from exhume_papers.studies.trials import Trials
@@ -109,13 +110,14 @@ def _listing(work: Path, changed: Path) -> None:
 
 def _audit(work: Path, changed: Path) -> None:
     read_question(
-        Request(
+        AuditRequest(
             weights=work / "weights.safetensors",
             features=work / "V.safetensors",
             activation="relu",
-            truth=work / "rows.safetensors",
-            initial=work / "initial.safetensors",
-            control=work / "control.safetensors",
+            truth=str(work / "rows.safetensors"),
+            initial=str(work / "initial.safetensors"),
+            control=str(work / "control.safetensors"),
+            out=work / "audit",
         )
     )
 

@@ -166,8 +166,8 @@ def test_the_graph_sees_the_imports_that_are_there(graph: Graph) -> None:
     assert "exhume.attacks.cases" in graph.anywhere["exhume.attacks.loop"]
     assert "exhume.seeds" in graph.anywhere["exhume.attacks.problem"]
     assert "exhume.data.dataset" in graph.anywhere["exhume_papers.victims.random_features"]
-    assert "exhume.data.load" in graph.anywhere["exhume.cli.option_groups"]
-    assert "exhume.data.load" not in graph.on_load["exhume.cli.option_groups"]
+    assert "exhume_papers.victims.glm" in graph.anywhere["exhume_papers.making.victim_request"]
+    assert "exhume_papers.victims.glm" not in graph.on_load["exhume_papers.making.victim_request"]
     units = {graph.unit(module) for module in graph.anywhere}
     assert units >= {*FORBIDDEN, "cli"}
 

@@ -81,6 +81,8 @@ class Reconstruction(Shown):
     """What the attack was given and made use of (`attacks/given.py`); empty in files of the first form."""
     image_shape: tuple[int, int, int] | None = None
     """Channels, height and width of a candidate, where it is a picture."""
+    request: dict[str, Any] = field(default_factory=dict)
+    """The options that asked for the attack, where it was asked for by options."""
 
     @property
     def outcome(self) -> Outcome:
@@ -193,7 +195,7 @@ def _check_numbers(meta: dict[str, Any], verdict: Certificate, m: int) -> None:
     """Raises TypeError for what a reader would stumble over later."""
     numbers = {name: meta[name] for name in ("loss", "passes", "seconds", "peak_memory_mb")}
     whole = {name: meta[name] for name in ("iterations", "seed")} | {"held_out_rows": verdict.held_out_rows}
-    parts = {name: meta.get(name, {}) for name in ("settings", "facts")}
+    parts = {name: meta.get(name, {}) for name in ("settings", "facts", "request")}
     if verdict.held_out_loss is not None:
         numbers["held_out_loss"] = verdict.held_out_loss
     wrong = [name for name, value in numbers.items() if type(value) not in (int, float) or not abs(value) < math.inf]

@@ -1,6 +1,7 @@
 """Times and sizes as users write them."""
 
 import re
+from decimal import Decimal
 
 from exhume.errors import UsageError
 
@@ -22,6 +23,32 @@ def parse_bytes(text: str) -> int:
     (536870912, True)
     """
     return int(_parse(re.sub(r"(?i)i?b$", "", text), _BYTES, "a size like 512M or 8G"))
+
+
+def duration_text(seconds: float) -> str:
+    """A text that `parse_duration` reads back.
+
+    >>> duration_text(600), duration_text(90), duration_text(0.25)
+    ('10m', '90s', '0.25s')
+    """
+    return _text(seconds, {"m": 60, "h": 3600}, "s")
+
+
+def bytes_text(size: int) -> str:
+    """
+    >>> bytes_text(2**33), bytes_text(1000)
+    ('8G', '1000')
+    """
+    return _text(size, {unit.upper(): factor for unit, factor in _BYTES.items()}, "")
+
+
+def _text(value: float, units: dict[str, int], unit: str) -> str:
+    """In the largest unit of which it is a whole number, and else in the one that counts as 1."""
+    whole = {name: int(value // factor) for name, factor in units.items() if value and value % factor == 0}
+    if whole:
+        name = min(whole, key=lambda name: whole[name])
+        return f"{whole[name]}{name}"
+    return format(Decimal(repr(value)).normalize(), "f") + unit
 
 
 def _parse(text: str, units: dict[str, int], expected: str) -> float:

@@ -206,7 +206,8 @@ def _hidden(victim: Trained) -> list[tuple[Tensor, Tensor]]:
 
 
 def test_a_hidden_layer_in_a_file_names_its_records(tmp_path: Path) -> None:
-    from exhume.experiments.rank_request import RankRequest, answer
+    from exhume.experiments.rank_request import answer
+    from exhume.requests.rank import RankRequest
 
     victim = train("pooled")
     for name, (weight, bias) in zip(("before", "after"), _hidden(victim), strict=True):
@@ -217,7 +218,12 @@ def test_a_hidden_layer_in_a_file_names_its_records(tmp_path: Path) -> None:
     save_file({"embeddings": victim.embed(victim.others[4:])}, tmp_path / "others.safetensors")
     files = {name: tmp_path / f"{name}.safetensors" for name in ("before", "after", "records", "others")}
     request = RankRequest(
-        files["after"], files["records"], files["others"], initial=files["before"], hidden=True, out=tmp_path / "out"
+        run=files["after"],
+        candidates=files["records"],
+        non_members=files["others"],
+        initial=files["before"],
+        hidden=True,
+        out=tmp_path / "out",
     )
     done = answer(request)
     assert (done.summary["rank_recovered"], done.summary["rank_exact"]) == (10, 7)
@@ -225,4 +231,4 @@ def test_a_hidden_layer_in_a_file_names_its_records(tmp_path: Path) -> None:
     place = lines[0].split(",").index("exact")
     assert [line.split(",")[place] for line in lines[1:]] == ["1"] * 7 + ["0"] * 4
     with pytest.raises(UsageError, match="expected --initial with --hidden"):
-        answer(RankRequest(files["after"], files["records"], hidden=True, out=tmp_path / "other"))
+        answer(request.model_copy(update={"initial": None, "out": tmp_path / "other"}))

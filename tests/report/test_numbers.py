@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exhume.report import charts, commands, numbers, page
+from exhume.report import charts, numbers, page
 from exhume.report.numbers import percent, plain
 
 
@@ -19,7 +19,7 @@ def test_only_nothing_is_0_percent_and_only_everything_is_100(share: float) -> N
     assert (percent(share) == "100 %") == (share == 1)
 
 
-@pytest.mark.parametrize("module", [charts, commands, numbers, page])
+@pytest.mark.parametrize("module", [charts, numbers, page])
 def test_the_examples_in_the_docstrings_hold(module: object) -> None:
     results = doctest.testmod(module)  # type: ignore[arg-type]
     assert results.attempted > 0

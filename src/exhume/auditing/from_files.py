@@ -1,8 +1,7 @@
 """From what a user names on the command line to a question that can be audited: files, code, data."""
 
-import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +15,7 @@ from exhume.auditing.records import (
     Control,
     control_from_images,
     control_from_rows,
+    is_a_file,
     load_records,
     more_of_the_same,
     read_rows,
@@ -31,75 +31,39 @@ from exhume.networks.loading import load_factory, load_state
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
 from exhume.report.subject import Artefact
+from exhume.requests.audit import FLAT, AuditRequest
+from exhume.requests.command_line import shown_line
 
 BIAS_NAMES = ("b", "bias")
 ENOUGH_ROWS = 64  # of a layer whose change tells the right start by its rank
 MOST_SKIPPED = 20_000_000  # numbers that may be drawn before those of a layer: above, the factory is as quick
-FLAT = (0,)
-"""The input shape of a model that takes rows, whatever their length."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What was asked for. `truth` and `control` are files of rows, or settings to load images with."""
-
-    weights: Path
-    model: str | None = None
-    head: str | None = None
-    features: Path | None = None
-    activation: str | None = None
-    initial: Path | Literal["zero"] | None = None
-    initial_seed: int | None = None
-    initial_seed_search: int | None = None
-    input_shape: tuple[int, ...] | None = None
-    truth: Path | DataConfig | None = None
-    control: Path | DataConfig | None = None
-    norm: float | None = None
-    command: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if (self.model is None) == (self.features is None):
-            found = "both" if self.model else "neither"
-            raise UsageError(
-                "expected --model package.module:factory, or --features V.safetensors --activation relu, "
-                f"found {found} of them"
-            )
-        if self.features is not None and self.activation is None:
-            raise UsageError("expected --activation with --features, e.g. --activation relu, found none")
-        if self.model is not None and self.activation is not None:
-            raise UsageError(f"expected no --activation with --model, whose code says it, found {self.activation!r}")
-        starts = (self.initial, self.initial_seed, self.initial_seed_search)
-        if sum(start is not None for start in starts) > 1:
-            raise UsageError("expected one of --initial, --initial-seed and --initial-seed-search, found several")
-        if self.model is None and (self.initial_seed is not None or self.initial_seed_search is not None):
-            raise UsageError("expected --model with a seed, which draws its weights again, found none")
-        if self.control is not None and self.truth is None:
-            raise UsageError("expected --truth with --control, found none to compare it with")
-
-
-def read_question(request: Request, watch: Callable[[int], None] = lambda seed: None) -> Question:
+def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda seed: None) -> Question:
     """Reads everything. A factory of the user's own runs here, because the user named it.
 
     `watch` is told each seed that is tried, where the start is searched for.
     """
+    request.check()
+    records, control = _records(request, request.truth), _records(request, request.control)
     file = read_weights(request.weights)
-    truth = _truth(request)
-    note = None
+    truth = _truth(records, request)
+    note, known = None, request
     if request.initial_seed_search is not None:
         tried = request.initial_seed_search
         seed = found_seed(str(request.model), file.tensors, tried, watch)
-        request = replace(request, initial_seed=seed, initial_seed_search=None)
+        known = request.model_copy(update={"initial_seed": seed, "initial_seed_search": None})
         note = (
             f"None of the seeds below {tried:,} draws a start of these weights."
             if seed is None
             else f"Your seed is {seed}: anybody can find it, and draw the weights before training from it."
         )
     read_target = _rows_target if request.model is None else _module_target
-    target = read_target(request, file, truth)
+    target = read_target(known, file, truth)
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
-    return Question(target, artefact, file.path.name, truth, _control(request, truth), [_command(request)])
+    return Question(target, artefact, file.path.name, truth, _control(control, records, truth), [shown_line(request)])
 
 
 def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
@@ -112,37 +76,50 @@ def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
     return out / "report.html"
 
 
-def _truth(request: Request) -> Truth | None:
-    match request.truth:
+def _records(request: AuditRequest, name: str | None) -> Path | DataConfig | None:
+    """A file of rows, or settings to load images with."""
+    if name is None:
+        return None
+    if is_a_file(name):
+        return Path(name)
+    if request.samples is None:
+        raise UsageError(f"expected --samples, the number of training records, with images of {name}, found none")
+    return DataConfig.parse(name=name, samples=request.samples, **request.image_fields())
+
+
+def _truth(records: Path | DataConfig | None, request: AuditRequest) -> Truth | None:
+    match records:
         case None:
             return None
         case Path() as path:
-            return read_rows(path, _as_image(request.input_shape))
+            return read_rows(path, _as_image(request.input_shape()))
         case config:
             return load_records(config)
 
 
-def _control(request: Request, truth: Truth | None) -> Control | None:
+def _control(
+    records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
+) -> Control | None:
     if truth is None:
         return None
-    match request.control:
+    match records:
         case Path() as path:
             found = control_from_rows(path)
         case None:
-            more = isinstance(request.truth, DataConfig) and truth.image_shape is not None
-            return more_of_the_same(request.truth, truth) if more else None  # type: ignore[arg-type]
+            more = isinstance(trained, DataConfig) and truth.image_shape is not None
+            return more_of_the_same(trained, truth) if more else None  # type: ignore[arg-type]
         case config:
             found = control_from_images(config, truth)
     return found.first(len(truth.inputs))
 
 
-def _module_target(request: Request, file: WeightsFile, truth: Truth | None) -> Target:
+def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> Target:
     model = _build(str(request.model), None)
     load_state(model, file.tensors, str(request.weights))
     start = _start(request)
     _require_change(start, file)
     image_shape = None if truth is None else truth.image_shape
-    shape = request.input_shape
+    shape = request.input_shape()
     if shape == FLAT:
         shape = _flat(model, truth)
     if shape is not None and len(shape) == 3 and image_shape is None:
@@ -155,7 +132,7 @@ def _module_target(request: Request, file: WeightsFile, truth: Truth | None) -> 
                 head=request.head,
                 input_shape=tried,
                 initial=start,
-                norm=request.norm,
+                norm=request.row_norm,
                 image_shape=image_shape,
                 beside=file.beside,
             )
@@ -187,12 +164,12 @@ def _flat(model: nn.Module, truth: Truth | None) -> tuple[int, ...]:
     return default_input_shape(model) if truth is None else (truth.inputs.shape[1],)
 
 
-def _start(request: Request) -> Start:
+def _start(request: AuditRequest) -> Start:
     match request.initial:
         case "zero":
             return "zero"
-        case Path() as path:
-            return read_weights(path).tensors
+        case str() as path:
+            return read_weights(Path(path)).tensors
     if request.initial_seed is not None:
         return _build(str(request.model), request.initial_seed).state_dict()
     return None
@@ -232,7 +209,7 @@ def _build(spec: str, seed: int | None) -> nn.Module:
         return load_factory(spec)
 
 
-def _rows_target(request: Request, file: WeightsFile, truth: Truth | None) -> Target:
+def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> Target:
     assert request.features is not None
     assert request.activation is not None
     rows = MappedRows.open(request.features)
@@ -240,16 +217,16 @@ def _rows_target(request: Request, file: WeightsFile, truth: Truth | None) -> Ta
     bias = next((beside[name] for name in BIAS_NAMES if name in beside), None)
     name = _head_name(file, request.head, rows.p)
     initial: Tensor | Literal["zero"] = "zero"
-    if isinstance(request.initial, Path):
-        initial = _tensor(read_weights(request.initial), name)
+    if request.initial not in (None, "zero"):
+        initial = _tensor(read_weights(Path(str(request.initial))), name)
     return target_of_rows(
         rows,
         file.tensors[name],
         activation=request.activation,
         bias=bias,
         initial=initial,
-        norm=request.norm,
-        image_shape=_as_image(request.input_shape) if truth is None else truth.image_shape,
+        norm=request.row_norm,
+        image_shape=_as_image(request.input_shape()) if truth is None else truth.image_shape,
         head_name=name,
         tensors=file.tensors,
     )
@@ -283,18 +260,3 @@ def _tensor(file: WeightsFile, name: str) -> Tensor:
 
 def _as_image(shape: tuple[int, ...] | None) -> tuple[int, int, int] | None:
     return None if shape is None or len(shape) != 3 else (shape[0], shape[1], shape[2])
-
-
-def _command(request: Request) -> str:
-    """The command line as it was, with names of files in place of the ways to them: those may name a user."""
-    words = [_without_folders(word) for word in request.command]
-    return shlex.join(words) if words else f"exhume audit {shlex.quote(request.weights.name)} ..."
-
-
-def _without_folders(word: str) -> str:
-    """
-    >>> _without_folders("/home/me/w.safetensors"), _without_folders("--out=/home/me/o"), _without_folders("a:b")
-    ('w.safetensors', '--out=o', 'a:b')
-    """
-    flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
-    return flag + equals + (Path(value).name if "/" in value or "\\" in value else value)

@@ -20,6 +20,7 @@ from exhume.cli import (
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
+from exhume.requests.command_options import add_command
 from exhume.version import VERSION
 
 # the base of typer's own complaints; typer vendors it, under a private name
@@ -34,15 +35,15 @@ app = typer.Typer(
     help="Digs training data out of a trained model's weights, so that you learn what it gives away before you "
     "publish it.\n\nExample: exhume demo",
 )
-app.command("gauge")(gauge.gauge)
-app.command("attack")(attack.attack)
-app.command("evaluate")(evaluate.evaluate)
-app.command("known")(known.known)
-app.command("compare")(compare.compare)
-app.command("audit")(audit.audit)
-app.command("rank")(rank.rank)
-app.command("report")(report.report)
-app.command("runs")(runs.runs)
+add_command(app, "gauge", gauge.gauge)
+add_command(app, "attack", attack.attack)
+add_command(app, "evaluate", evaluate.evaluate)
+add_command(app, "known", known.known)
+add_command(app, "compare", compare.compare)
+add_command(app, "audit", audit.audit)
+add_command(app, "rank", rank.rank)
+add_command(app, "report", report.report)
+add_command(app, "runs", runs.runs)
 
 
 def print_version(asked: bool) -> bool:

@@ -1,26 +1,28 @@
 """`exhume compare`: the whole family of attacks on one observation."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
-
-from exhume.cli.options import JsonOption, ModelOption, RunArgument, SeedOption
 from exhume.cli.output import print_json, say
-from exhume.units import parse_duration
+from exhume.requests.kinds import Factory, Run, Seconds, Seed
+from exhume.requests.request import Option, Request
+from exhume.units import duration_text
 
 if TYPE_CHECKING:
     from exhume.experiments.comparing import Compared
 
 
-def compare(
-    run: RunArgument,
-    attacks: Annotated[str | None, typer.Option(help="Comma-separated, e.g. split-newton,ntk; default: all.")] = None,
-    budget: Annotated[str, typer.Option(help="At most so long for each attack, e.g. 90s, 10m.")] = "60s",
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
-    model: ModelOption = None,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-) -> None:
+class CompareRequest(Request):
+    command: ClassVar[str] = "compare"
+
+    run: Run
+    attacks: Annotated[str | None, Option("Comma-separated, e.g. split-newton,ntk; default: all.")] = None
+    budget: Annotated[Seconds, Option("At most so long for each attack, e.g. 90s, 10m.", text=duration_text)] = 60.0
+    dtype: Annotated[str, Option("float32 or float64.")] = "float32"
+    model: Factory = None
+    seed: Seed = 0
+
+
+def compare(request: CompareRequest, json: bool) -> None:
     """Run several attacks on the weights of RUN and print one table; also compare.json and compare.png in the folder.
 
     Example: exhume compare runs/a --budget 60s
@@ -30,14 +32,17 @@ def compare(
     from exhume.files import write_json
     from exhume.report.compare_figure import draw_compared
 
-    folder, seconds = RunFolder.existing(run), parse_duration(budget)
-    names = [] if attacks is None else [name.strip() for name in attacks.split(",")]
-    compared = compare_attacks(folder, names, seconds, seed, dtype, model, lambda line: say(line, as_json=True))
-    result = as_json(folder, compared, seconds)
-    write_json(run / "compare.json", result)
-    draw_compared(result["attacks"], f"{folder.path.name}, at most {budget} each", run / "compare.png")
+    folder = RunFolder.existing(request.run)
+    names = [] if request.attacks is None else [name.strip() for name in request.attacks.split(",")]
+    compared = compare_attacks(
+        folder, names, request.budget, request.seed, request.dtype, request.model, lambda line: say(line, as_json=True)
+    )
+    result = as_json(folder, compared, request.budget)
+    table, figure = request.run / "compare.json", request.run / "compare.png"
+    write_json(table, result)
+    draw_compared(result["attacks"], f"{folder.path.name}, at most {duration_text(request.budget)} each", figure)
     _print_table(compared, json)
-    say(f"wrote {run / 'compare.json'} and {run / 'compare.png'}", json)
+    say(f"wrote {table} and {figure}", json)
     if json:
         print_json(result)
 

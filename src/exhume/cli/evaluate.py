@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from exhume.cli.options import JsonOption, ModelOption, RunArgument
 from exhume.cli.output import print_json, say
+from exhume.requests.run_folder import EvaluateRequest
 
 if TYPE_CHECKING:
     from exhume.experiments.scoring import Scores
 
 
-def evaluate(run: RunArgument, model: ModelOption = None, json: JsonOption = False) -> None:
+def evaluate(request: EvaluateRequest, json: bool) -> None:
     """Compare what was recovered in RUN with the data it was trained on (rho of Eq. 12, chance level, span residual).
 
     Example: exhume evaluate runs/a --json
@@ -18,10 +18,12 @@ def evaluate(run: RunArgument, model: ModelOption = None, json: JsonOption = Fal
     from exhume.experiments.run import RunFolder
     from exhume.experiments.scoring import score_run
 
-    folder = RunFolder.existing(run)
+    folder = RunFolder.existing(request.run)
     if not folder.has_truth():
-        raise ExhumeError(f"expected truth.safetensors in {run}, found none; only victims made by exhume carry it")
-    scores = score_run(folder, factory=model)
+        raise ExhumeError(
+            f"expected truth.safetensors in {request.run}, found none; only victims made by exhume carry it"
+        )
+    scores = score_run(folder, factory=request.model)
     tell_scores(scores, json)
     summary = folder.update_summary(scores.summary())
     if summary.get("floor"):

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from exhume.cli.output import complain
+from exhume.requests.command_options import add_command, takes_request
 
 GROUP = "exhume.commands"
 
@@ -57,5 +58,8 @@ def _command(entry: EntryPoint) -> Any:
     if isinstance(found, typer.Typer):
         return typer.main.get_group(found)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(entry.name)(found)
+    if takes_request(found):
+        add_command(app, entry.name, found)
+    else:
+        app.command(entry.name)(found)
     return typer.main.get_command(app)

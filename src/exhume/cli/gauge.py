@@ -1,12 +1,10 @@
 """`exhume gauge`: what a model of this size can give away, before any attack."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
-
-from exhume.cli.options import JsonOption
 from exhume.cli.output import print_json, say
+from exhume.requests.request import Option, Request
 
 if TYPE_CHECKING:
     from exhume.tensor_header import Header
@@ -14,14 +12,17 @@ if TYPE_CHECKING:
 MOST_BLOCKS = 40
 
 
-def gauge(
-    weights: Annotated[Path | None, typer.Argument(help="A safetensors file, of which the header is read.")] = None,
-    params: Annotated[int | None, typer.Option(help="p, the number of trained parameters.")] = None,
-    dim: Annotated[int | None, typer.Option(help="d, the numbers in one training sample.")] = None,
-    samples: Annotated[int | None, typer.Option(help="n, the number of training samples, if known.")] = None,
-    head: Annotated[str | None, typer.Option(help="With a file: count this layer or tensor only, e.g. fc.")] = None,
-    json: JsonOption = False,
-) -> None:
+class GaugeRequest(Request):
+    command: ClassVar[str] = "gauge"
+
+    weights: Annotated[Path | None, Option("A safetensors file, of which the header is read.", argument=True)] = None
+    params: Annotated[int | None, Option("p, the number of trained parameters.")] = None
+    dim: Annotated[int | None, Option("d, the numbers in one training sample.")] = None
+    samples: Annotated[int | None, Option("n, the number of training samples, if known.")] = None
+    head: Annotated[str | None, Option("With a file: count this layer or tensor only, e.g. fc.")] = None
+
+
+def gauge(request: GaugeRequest, json: bool) -> None:
     """Say what weights of this size can hold: p/n, p/(dn), the zone, and how many samples in full.
 
     Example: exhume gauge --params 6000 --dim 100 --samples 20
@@ -30,10 +31,11 @@ def gauge(
     from exhume.theory import explain
     from exhume.theory import gauge as measure
 
+    params, dim, samples = request.params, request.dim, request.samples
     blocks: dict[str, int] = {}
-    if weights is not None:
-        params, dim, samples, blocks = _from_file(weights, params, dim, samples, head)
-    elif head is not None:
+    if request.weights is not None:
+        params, dim, samples, blocks = _from_file(request.weights, params, dim, samples, request.head)
+    elif request.head is not None:
         raise UsageError("expected a weights file with --head, found none")
     if params is None or dim is None:
         raise UsageError("expected --params P and --dim D (or a weights file and --dim D), found one of them missing")

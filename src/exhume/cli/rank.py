@@ -1,51 +1,22 @@
 """`exhume rank`: which of your records a head was trained on."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from exhume.cli.options import JsonOption, ModelOption, SeedOption
 from exhume.cli.output import print_json, say
+from exhume.requests.rank import RankRequest
 
 if TYPE_CHECKING:
     from exhume.experiments.ranking import RankedRecords
 
 
-def rank(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The run folder, or a safetensors file with a head (weight, bias).")
-    ],
-    candidates: Annotated[
-        Path, typer.Option(metavar="DATA", help="Records to rank: a folder of images, or inputs or embeddings.")
-    ],
-    non_members: Annotated[
-        Path | None, typer.Option(metavar="DATA", help="Records of the same kind that were not trained on.")
-    ] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="square, logistic, cross-entropy or none; default: what the run says.")
-    ] = None,
-    initial: Annotated[Path | None, typer.Option(help="Head file: W(0); default: it started at zero.")] = None,
-    hidden: Annotated[
-        bool, typer.Option("--hidden", help="Head file: a hidden layer with ReLU; its embeddings are recovered first.")
-    ] = False,
-    mean: Annotated[
-        str | None,
-        typer.Option(help="Images: the model's mean, e.g. 0.5 or one a channel; default: what the run tells."),
-    ] = None,
-    std: Annotated[str | None, typer.Option(help="Images: its standard deviation.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for ranking.csv; default: the run folder.")] = None,
-    model: ModelOption = None,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-) -> None:
+def rank(request: RankRequest, json: bool) -> None:
     """Rank records by how likely the head of RUN was trained on them, with p-values against non-members.
 
     Example: exhume rank runs/a --candidates photos --non-members others
     """
-    from exhume.experiments.rank_request import RankRequest, answer
+    from exhume.experiments.rank_request import answer
 
-    done = answer(RankRequest(run, candidates, non_members, loss, initial, hidden, mean, std, out, model, seed))
+    done = answer(request)
     tell_ranking(done.ranked, json)
     say(f"wrote {done.folder / 'ranking.csv'} and span.safetensors", json)
     if json:

@@ -1,19 +1,10 @@
 """`exhume report`: one page about a run."""
 
-from typing import Annotated
-
-import typer
-
-from exhume.cli.options import JsonOption, ModelOption, RunArgument
 from exhume.cli.output import print_json, say
+from exhume.requests.run_folder import ReportRequest
 
 
-def report(
-    run: RunArgument,
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show recovered pictures, not blurred.")] = False,
-    model: ModelOption = None,
-    json: JsonOption = False,
-) -> None:
+def report(request: ReportRequest, json: bool) -> None:
     """Write report.html (self-contained), report.json and pictures into RUN.
 
     A report.json, or the folder of an audit, is made into its page again; nothing else is read.
@@ -23,15 +14,16 @@ def report(
     from exhume.experiments.run import RunFolder
     from exhume.report.page import rebuild, write_report
 
+    run = request.run
     content = run / "report.json" if run.is_dir() else run
     if content.is_file() and not (run / "observation.safetensors").exists():
-        _refuse_to_reveal(reveal)
+        _refuse_to_reveal(request.reveal)
         say(f"wrote {rebuild(content)}", json)
         if json:
             print_json({"report": str(content.with_suffix(".html"))})
         return
     folder = RunFolder.existing(run)
-    path = write_report(folder, reveal, model)
+    path = write_report(folder, request.reveal, request.model)
     say(f"wrote {path}", json)
     if json:
         print_json({**folder.summary(), "report": str(path)})

@@ -3,12 +3,10 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
-from exhume.cli.options import JsonOption
 from exhume.cli.output import print_json
+from exhume.requests.request import Option, Request
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,21 +16,24 @@ COLUMNS = "n,d,p,ratio,activation,method,outcome,samples_found,error,seconds"
 MOST_COMPARED = 12
 
 
-def runs(
-    folder: Annotated[Path, typer.Argument(help="The folder that holds run folders, or that of a sweep.")] = Path(
+class RunsRequest(Request):
+    command: ClassVar[str] = "runs"
+
+    folder: Annotated[Path, Option("The folder that holds run folders, or that of a sweep.", argument=True)] = Path(
         "runs"
-    ),
+    )
     where: Annotated[
-        list[str] | None, typer.Option(help="Only runs with e.g. outcome=recovered or 'ratio>2'; may be repeated.")
-    ] = None,
+        tuple[str, ...], Option("Only runs with e.g. outcome=recovered or 'ratio>2'; may be repeated.")
+    ] = ()
     columns: Annotated[
-        str | None, typer.Option(help=f"What to show of each run; default: {COLUMNS}, and why any of them failed.")
-    ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Side by side, and only where they differ.")] = False,
-    by: Annotated[str | None, typer.Option(help="Group by these keys, e.g. ratio,method, and average.")] = None,
-    value: Annotated[str, typer.Option(help="With --by: what to average.")] = "error",
-    json: JsonOption = False,
-) -> None:
+        str | None, Option(f"What to show of each run; default: {COLUMNS}, and why any of them failed.")
+    ] = None
+    compare: Annotated[bool, Option("Side by side, and only where they differ.")] = False
+    by: Annotated[str | None, Option("Group by these keys, e.g. ratio,method, and average.")] = None
+    value: Annotated[str, Option("With --by: what to average.")] = "error"
+
+
+def runs(request: RunsRequest, json: bool) -> None:
     """List the runs in a folder with their main numbers, choose among them, compare them, average over them.
 
     Keys are those of summary.json, data.KEY, model.KEY and attack.KEY for what a run was told, and status.
@@ -43,22 +44,22 @@ def runs(
     from exhume.experiments.listing import Condition, differences, group, list_runs, select, with_settings
     from exhume.values import parse_names
 
-    found = list_runs(folder)
-    told = select(with_settings(folder, found), [Condition.parse(text) for text in where or ()])
+    found = list_runs(request.folder)
+    told = select(with_settings(request.folder, found), [Condition.parse(text) for text in request.where])
     found = {name: run for name, run in found.items() if name in told}
     result: dict[str, Any] = {"runs": [{"run": name, **summary} for name, summary in found.items()]}
-    if by is not None:
-        keys = parse_names(by) or ()
-        groups = group(told, keys, value)
+    if request.by is not None:
+        keys = parse_names(request.by) or ()
+        groups = group(told, keys, request.value)
         lines = [[*one.agreed, one.count, one.mean, one.deviation] for one in groups]
-        table = _table([*keys, "runs", f"mean {value}", "std"], lines)
+        table = _table([*keys, "runs", f"mean {request.value}", "std"], lines)
         result = {
             "groups": [
                 {**dict(zip(keys, line, strict=False)), "runs": line[-3], "mean": line[-2], "std": line[-1]}
                 for line in lines
             ]
         }
-    elif compare:
+    elif request.compare:
         if len(told) > MOST_COMPARED:
             raise UsageError(
                 f"expected at most {MOST_COMPARED} runs to compare, found {len(told)}; choose with --where"
@@ -67,8 +68,8 @@ def runs(
         table = _table(["", *told], [[key, *values] for key, values in differing.items()])
         result = {"runs": list(told), "differences": differing}
     else:
-        shown = parse_names(columns or COLUMNS) or ()
-        if columns is None and any(run["status"] == "failed" for run in told.values()):
+        shown = parse_names(request.columns or COLUMNS) or ()
+        if request.columns is None and any(run["status"] == "failed" for run in told.values()):
             shown = (*shown, "reason")
         table = _table(["run", *shown], [[name, *(run.get(key) for key in shown)] for name, run in told.items()])
     _print(table, json)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from exhume.attacks.cases import require_kind
-from exhume.attacks.certificate import HELD_OUT_FRACTION, split_rows
+from exhume.attacks.certificate import split_rows
 from exhume.attacks.choice import choose_method, known_subspace
 from exhume.attacks.informed.case import require_one_output
 from exhume.attacks.joining import own_device
@@ -18,7 +18,6 @@ from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
 from exhume.attacks.ridge_view import RIDGE_METHODS, seen_as_ridge
 from exhume.attacks.silent.layers import with_layers
-from exhume.attacks.start import SEEDS
 from exhume.attacks.subspace.attack import Source, require_first_layer
 from exhume.attacks.subspace.file import read_subspace
 from exhume.errors import UsageError
@@ -31,8 +30,10 @@ from exhume.experiments.run import RunFolder
 from exhume.features.module import ModuleFeatures
 from exhume.known import load_known
 from exhume.observation import Observation
-from exhume.units import parse_bytes, parse_duration
-from exhume.values import parse_device, parse_dtype, parse_products, parse_samples
+from exhume.requests.attack import AttackOptions
+from exhume.requests.request import Option
+from exhume.torch_values import parse_device, parse_dtype, parse_products
+from exhume.values import parse_samples
 
 
 @dataclass(frozen=True)
@@ -78,30 +79,8 @@ class PreparedAttack:
         return attack_run(self.folder, self.method, self.settings, watch, self.observation)
 
 
-class AttackRequest(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    method: str = "auto"
-    subspace: str | None = None
-    known: str | None = None
-    prior: str = "none"
-    spectrum: str | None = None
-    resolution: int | None = None
-    samples: int | Literal["auto"] = "auto"
-    step: float | None = None
-    inactive_slope: float = 0.0
-    gradients_at: str | None = None
-    rule: str | None = None
-    iterations: int | None = None
-    budget: str | float | None = None
-    memory: str | int | None = None
-    held_out: float = HELD_OUT_FRACTION
-    device: str = "cpu"
-    dtype: str = "float32"
-    products: str | None = None
-    exact: bool = False
-    start_seeds: int = Field(default=SEEDS, ge=1)
-    pool: int = Field(default=1, ge=1)
+class AttackRequest(AttackOptions):
+    """The options of an attack, and the attack that they come to."""
 
     def method_for(self, target: Target) -> Method:
         """The method, with all options checked against the victim, but without what files tell it."""
@@ -130,9 +109,10 @@ class AttackRequest(BaseModel):
 
     def settings(self, seed: int, ranks: Ranks = ALONE) -> AttackSettings:
         split_rows(1, self.held_out)  # refuses what is no fraction
+        known = AttackOptions.complete().model_fields
         limits = Limits(
-            seconds=math.inf if self.budget is None else parse_duration(str(self.budget)),
-            memory_bytes=None if self.memory is None else parse_bytes(str(self.memory)),
+            seconds=math.inf if self.budget is None else self.budget,
+            memory_bytes=self.memory,
         )
         return AttackSettings(
             samples=parse_samples(str(self.samples)),
@@ -144,6 +124,7 @@ class AttackRequest(BaseModel):
             device=own_device(parse_device(self.device)),
             start_seeds=self.start_seeds,
             ranks=ranks,
+            request={name: value for name, value in self.to_config().items() if name in known} | {"seed": seed},
         )
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
@@ -190,19 +171,15 @@ class AttackRequest(BaseModel):
     def identity(self, target: Target, contents: Mapping[str, str]) -> dict[str, Any]:
         """What makes it another attack: its method by its own name, every setting that is not the default, and what is
         in its files (`read_files`)."""
-        chosen, limits = self.method_for(target), self.settings(0).limits
+        self.settings(0)  # refuses what no attack can be told
         told = self.model_dump(mode="json", exclude_defaults=True)
-        if self.budget is not None:
-            told["budget"] = limits.seconds
-        if self.memory is not None:
-            told["memory"] = limits.memory_bytes
-        return told | dict(contents) | {"method": chosen.name}
+        return told | dict(contents) | {"method": self.method_for(target).name}
 
     @property
     def _asks_for_more(self) -> bool:
         """Whether an option was given that only attacks on the head have."""
-        given = self.model_fields_set & {"subspace", "prior", "step", "inactive_slope", "exact", "products", "pool"}
-        return bool(given) or self.samples != "auto"
+        of_heads = {"subspace", "prior", "step", "inactive_slope", "exact", "products", "pool", "samples"}
+        return not of_heads.isdisjoint(self.to_config())
 
     def _subspace_source(self) -> Source | None:
         match self.subspace:
@@ -217,8 +194,8 @@ class SweptAttackRequest(AttackRequest):
     `missing` is the sample that an informed adversary does not know. `seed` is that of the attack; None: the victim's.
     """
 
-    missing: int = Field(default=0, ge=0)
-    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    missing: Annotated[int, Field(ge=0), Option("The number of the sample that is not known.")] = 0
+    seed: Annotated[int | None, Field(ge=0, lt=2**63), Option("Of the attack; default: the victim's.")] = None
 
     def method_for(self, target: Target) -> Method:
         if "missing" in self.model_fields_set and not self._knows_others:

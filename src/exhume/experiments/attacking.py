@@ -1,7 +1,7 @@
 """An attack on the observation of a run folder: reads that one file, writes what was found back into the folder."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ class AttackSettings:
     """How many seeds are tried where the initial head is known up to its seed."""
     ranks: Ranks = ALONE
     """The processes that share the attack; each of them makes it, and the first writes what was found."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+    """The options that asked for all this, to be kept with what was found."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def attack_run(
     if not settings.ranks.first:
         return AttackedRun({}, attacked.interrupted)
     save_snapshots(attacked.snapshots, run.path / SNAPSHOTS_FILE)
-    summary = run.save_attack(attacked.reconstruction, attacked.trace, {} if start is None else start.summary())
+    found = replace(attacked.reconstruction, request=dict(settings.request))
+    summary = run.save_attack(found, attacked.trace, {} if start is None else start.summary())
     if not attacked.stopped:  # not before everything is written: it is hours of work until then
         run.checkpoint.unlink(missing_ok=True)
     return AttackedRun(summary, attacked.interrupted, None if start is None else start.describe())

@@ -15,7 +15,7 @@ _NUMBERS = (
     *("recognised", "mean_psnr", "mean_ssim", "low_resolution_cosine", "low_resolution_recovered"),
 )
 _TEXTS = ("victim", "activation", "method", "outcome", "advice", "initial", "defence", "data", "subspace", "prior")
-_PARTS = ("data", "model", "attack", "settings", "versions")
+_PARTS = ("request", "data", "model", "attack", "settings", "versions")
 
 
 def read_summary(path: Path) -> dict[str, Any]:

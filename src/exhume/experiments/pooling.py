@@ -54,7 +54,7 @@ def pool_run(
         if attacked.interrupted:
             interrupted = True
             break
-    pooled = pool(tuple(found))
+    pooled = replace(pool(tuple(found)), request=dict(settings.request))
     (run.path / SNAPSHOTS_FILE).unlink(missing_ok=True)  # those of an earlier attack: a pool has no one way
     summary = run.save_attack(pooled, [], {} if start is None else start.summary())
     return AttackedRun(summary, interrupted, None if start is None else start.describe(), continues=False)

@@ -1,4 +1,4 @@
-"""What `exhume rank` is asked for: records, read and prepared, against a run or against a head alone."""
+"""The answer to `exhume rank`: records, read and prepared, against a run or against a head alone."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,28 +21,9 @@ from exhume.experiments.ranking import RankedRecords, rank_against
 from exhume.experiments.run import RunFolder
 from exhume.metrics.detection import rows_among
 from exhume.observing.one_layer import layer_observation
+from exhume.requests.rank import RankRequest
 
 RANK_KEYS = ("rank_members", "rank_auc", "rank_tpr_at_1_percent")
-
-
-@dataclass(frozen=True)
-class RankRequest:
-    """`source` is a run folder, or a file with a head alone, whose records are embeddings then."""
-
-    source: Path
-    candidates: Path
-    non_members: Path | None = None
-    loss: str | None = None
-    """None: what the run was trained with; "none": the fit of the head is left out."""
-    initial: Path | None = None
-    """W(0) for a head file; None: zero."""
-    hidden: bool = False
-    """The head file holds a hidden layer with ReLU, whose embeddings are recovered first."""
-    mean: str | None = None
-    std: str | None = None
-    out: Path | None = None
-    factory: str | None = None
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +34,7 @@ class RankDone:
 
 
 def answer(request: RankRequest) -> RankDone:
-    return _rank_run(request) if request.source.is_dir() else _rank_head(request)
+    return _rank_run(request) if request.run.is_dir() else _rank_head(request)
 
 
 def _rank_run(request: RankRequest) -> RankDone:
@@ -62,8 +43,8 @@ def _rank_run(request: RankRequest) -> RankDone:
         raise UsageError("expected a file with the weight and bias of a hidden layer with --hidden, found a run folder")
     if request.initial is not None:
         raise UsageError("expected no --initial with a run folder, whose observation knows it, found one")
-    run = RunFolder.existing(request.source)
-    observation = run.observation(request.factory)
+    run = RunFolder.existing(request.run)
+    observation = run.observation(request.model)
     truth = run.truth() if run.has_truth() else None
     preparation = _preparation(request, observation.image_shape, run.config())
     candidates = load_records(request.candidates, observation.image_shape, preparation)
@@ -88,13 +69,13 @@ def _rank_run(request: RankRequest) -> RankDone:
 
 def _rank_head(request: RankRequest) -> RankDone:
     """Ranks embeddings against a head that is in a file by itself."""
-    if request.source.suffix != ".safetensors":
-        raise UsageError(f"expected a run folder or a .safetensors file with a head, found {request.source}")
-    if request.factory is not None:
-        raise UsageError(f"expected no --model with a head file, found {request.factory!r}; its records are embeddings")
+    if request.run.suffix != ".safetensors":
+        raise UsageError(f"expected a run folder or a .safetensors file with a head, found {request.run}")
+    if request.model is not None:
+        raise UsageError(f"expected no --model with a head file, found {request.model!r}; its records are embeddings")
     if request.out is None:
         raise UsageError("expected --out, a folder for ranking.csv, because a head file has none, found nothing")
-    probe = read_head(request.source, request.initial)
+    probe = read_head(request.run, request.initial)
     candidates, others = load_records(request.candidates), _load_others(request, None, None)
     loss = _loss("none" if request.loss is None else request.loss)
     recovered = _recovered(request) if request.hidden else None
@@ -106,7 +87,7 @@ def _rank_head(request: RankRequest) -> RankDone:
 
 
 def _recovered(request: RankRequest) -> Recovered:
-    observation = layer_observation(read_hidden(request.source, request.initial))
+    observation = layer_observation(read_hidden(request.run, request.initial))
     return Recovered.of(run_attack(observation, SilentUnits(), seed=request.seed).reconstruction)
 
 
@@ -127,7 +108,7 @@ def _preparation(
         folders = [path for path in (request.candidates, request.non_members) if path is not None and path.is_dir()]
         if own is None and folders:
             raise UsageError(
-                f"expected --mean and --std for the images in {folders[0]}, because config.json of {request.source} "
+                f"expected --mean and --std for the images in {folders[0]}, because config.json of {request.run} "
                 "does not tell the model's, found neither"
             )
         return own

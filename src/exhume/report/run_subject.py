@@ -6,10 +6,11 @@ from typing import Any
 
 from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.experiments.run import RunFolder
-from exhume.report.commands import commands, data_name
+from exhume.report.commands import commands
 from exhume.report.defences import applied_defences
 from exhume.report.recipes import recipes_section
 from exhume.report.subject import Artefact, Subject, attempt_line
+from exhume.requests.command_line import last_part
 
 
 def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) -> Subject:
@@ -28,7 +29,7 @@ def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) 
         observation=observation,
         found=found,
         finished=datetime.fromtimestamp(finished, UTC).isoformat(timespec="seconds"),
-        commands=commands(name, config, found, reveal),
+        commands=commands(name, config, found, reveal, factory),
         stopped=stopped,
         trace=run.trace(),
         snapshots=load_snapshots(run.path / SNAPSHOTS_FILE),
@@ -71,6 +72,6 @@ def _data(summary: dict[str, Any], config: dict[str, Any]) -> str | None:
     described: str | None = summary.get("data")
     name = str((config.get("data") or {}).get("name") or "")
     if described and name and described.startswith(f"{name}:"):
-        return data_name(name) + described.removeprefix(name)
+        return last_part(name) + described.removeprefix(name)
     # a description that cannot be told apart from a path is left out
     return described if described and not {"/", "\\"} & set(described) else None

@@ -1,37 +1,41 @@
 """`exhume bench`: side by side with the published attack."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import typer
-
-from exhume.cli.options import JsonOption, SeedOption
 from exhume.cli.output import print_json, say
-from exhume.units import parse_duration
+from exhume.requests.kinds import Seconds, Seed
+from exhume.requests.request import Option, Request
+from exhume.units import duration_text
 
 if TYPE_CHECKING:
     from exhume_papers.studies.bench import Timing, Trial
 
 
-def bench(
-    out: Annotated[Path, typer.Option(help="Folder for bench.json and the plots.")] = Path("bench"),
-    dim: Annotated[int, typer.Option(help="d of the sphere.")] = 100,
-    samples: Annotated[int, typer.Option(help="n.")] = 20,
-    ratio: Annotated[float, typer.Option(help="p/(dn).")] = 10.0,
-    activation: Annotated[str, typer.Option(help="As in 'exhume train rf'.")] = "relu",
-    published: Annotated[str, typer.Option(help="At most so long for the published attack.")] = "10m",
-    steps: Annotated[int, typer.Option(help="At most so many steps of the published attack.")] = 60_000,
+class BenchRequest(Request):
+    command: ClassVar[str] = "bench"
+
+    out: Annotated[Path, Option("Folder for bench.json and the plots.")] = Path("bench")
+    dim: Annotated[int, Option("d of the sphere.")] = 100
+    samples: Annotated[int, Option("n.")] = 20
+    ratio: Annotated[float, Option("p/(dn).")] = 10.0
+    activation: Annotated[str, Option("As in 'exhume train rf'.")] = "relu"
+    published: Annotated[Seconds, Option("At most so long for the published attack.", text=duration_text)] = 600.0
+    steps: Annotated[int, Option("At most so many steps of the published attack.")] = 60_000
     success: Annotated[
-        str | None, typer.Option(help="Also success against p/(dn), e.g. 1,1.5,2,3: recovered share of the trials.")
-    ] = None,
-    trials: Annotated[int, typer.Option(help="Seeds for each p/(dn) of --success.")] = 5,
-    success_dim: Annotated[int, typer.Option(help="d of the cases of --success.")] = 100,
-    success_samples: Annotated[int, typer.Option(help="n of the cases of --success.")] = 20,
-    success_budget: Annotated[str, typer.Option(help="Time for each attack of --success, on one core.")] = "60s",
-    ours_only: Annotated[bool, typer.Option("--ours-only", help="--success without the published attack.")] = False,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-) -> None:
+        str | None, Option("Also success against p/(dn), e.g. 1,1.5,2,3: recovered share of the trials.")
+    ] = None
+    trials: Annotated[int, Option("Seeds for each p/(dn) of --success.")] = 5
+    success_dim: Annotated[int, Option("d of the cases of --success.")] = 100
+    success_samples: Annotated[int, Option("n of the cases of --success.")] = 20
+    success_budget: Annotated[
+        Seconds, Option("Time for each attack of --success, on one core.", text=duration_text)
+    ] = 60.0
+    ours_only: Annotated[bool, Option("--success without the published attack.")] = False
+    seed: Seed = 0
+
+
+def bench(request: BenchRequest, json: bool) -> None:
     """Run exhume's attack and the published one on the same weights: seconds and passes to rho <= 0.05.
 
     Example: exhume bench --published 60s
@@ -41,20 +45,20 @@ def bench(
     from exhume_papers.figures.bench_figures import draw_coefficients, draw_race, draw_success, recovered_by_coefficient
     from exhume_papers.studies.bench import METHODS, Case, compare, speedup, success_curve
 
-    ratios = parse_ratios(success) if success else ()
-    _ready(out)
-    case = Case(dim, samples, ratio, activation, seed)
-    timings = compare(case, parse_duration(published), lambda line: say(line, as_json=True), steps)
+    ratios = parse_ratios(request.success) if request.success else ()
+    out, activation = _ready(request.out), request.activation
+    case = Case(request.dim, request.samples, request.ratio, activation, request.seed)
+    timings = compare(case, request.published, lambda line: say(line, as_json=True), request.steps)
     _table(timings, json)
     results: dict[str, Any] = {"schema": SCHEMA, "case": case.title(), **speedup(timings)}
     results |= {method: _numbers(timing) for method, timing in timings.items()}
-    draw_race({name: timing.curve for name, timing in timings.items()}, case.title(), _ready(out) / "race.png")
+    draw_race({name: timing.curve for name, timing in timings.items()}, case.title(), out / "race.png")
     if ratios:
-        base = Case(success_dim, success_samples, activation=activation)
+        base = Case(request.success_dim, request.success_samples, activation=activation)
         curves: dict[str, list[Trial]] = {}
-        for method in METHODS[:1] if ours_only else METHODS:
+        for method in METHODS[:1] if request.ours_only else METHODS:
             curves[method] = []
-            for trial in success_curve(base, ratios, trials, method, parse_duration(success_budget)):
+            for trial in success_curve(base, ratios, request.trials, method, request.success_budget):
                 curves[method].append(trial)
                 say(
                     f"{method} p/(dn) {trial.ratio:g} seed {trial.seed}: error {trial.timing.error:.2g}, "
@@ -62,7 +66,8 @@ def bench(
                     as_json=True,
                 )
         results["success"] = {method: _success(found, ratios) for method, found in curves.items()}
-        title = f"d={success_dim} n={success_samples} {activation}, {trials} seeds each, {success_budget} at most"
+        limit = duration_text(request.success_budget)
+        title = f"d={base.dim} n={base.samples} {activation}, {request.trials} seeds each, {limit} at most"
         draw_success(results["success"], title, out / "success.png")
         pairs = _coefficients(curves[METHODS[0]])
         results["recovered_by_coefficient"] = {ratio: recovered_by_coefficient(found) for ratio, found in pairs.items()}

@@ -1,32 +1,37 @@
 """`exhume count`: how many samples the weights were trained on."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
+from pydantic import Field
 
-from exhume.cli.options import JsonOption, ModelOption, RunArgument, SeedOption
 from exhume.cli.output import print_json, say
+from exhume.requests.kinds import Factory, Run, Seconds, Seed
+from exhume.requests.request import Option, Request
+from exhume.units import duration_text
 
 if TYPE_CHECKING:
     from exhume.experiments.run import RunFolder
     from exhume_papers.studies.count import Guess
 
 
-def count(
-    run: RunArgument,
-    first: Annotated[int, typer.Option("--from", min=1, help="The first number to try.")] = 2,
-    last: Annotated[int, typer.Option("--to", min=1, help="The last one.")] = 30,
-    by: Annotated[int, typer.Option(min=1, help="Raise it by so many.")] = 1,
-    go_on: Annotated[bool, typer.Option("--go-on", help="Do not stop at the first duplicate.")] = False,
-    cosine: Annotated[float, typer.Option(help="Candidates with a larger |cosine| are duplicates.")] = 0.95,
-    step: Annotated[float | None, typer.Option(help="Of the published attack; default: as published.")] = None,
-    iterations: Annotated[int, typer.Option(help="At most so many steps for each number.")] = 60_000,
-    budget: Annotated[str, typer.Option(help="At most so long for each number, e.g. 90s, 10m.")] = "10m",
-    model: ModelOption = None,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
-) -> None:
+class CountRequest(Request):
+    command: ClassVar[str] = "count"
+
+    run: Run
+    first: Annotated[int, Field(ge=1), Option("The first number to try.", flag="--from")] = 2
+    last: Annotated[int, Field(ge=1), Option("The last one.", flag="--to")] = 30
+    by: Annotated[int, Field(ge=1), Option("Raise it by so many.")] = 1
+    go_on: Annotated[bool, Option("Do not stop at the first duplicate.")] = False
+    cosine: Annotated[float, Option("Candidates with a larger |cosine| are duplicates.")] = 0.95
+    step: Annotated[float | None, Option("Of the published attack; default: as published.")] = None
+    iterations: Annotated[int, Option("At most so many steps for each number.")] = 60_000
+    budget: Annotated[Seconds, Option("At most so long for each number, e.g. 90s, 10m.", text=duration_text)] = 600.0
+    model: Factory = None
+    seed: Seed = 0
+
+
+def count(request: CountRequest, json: bool) -> None:
     """Estimate how many samples RUN was trained on: raise the number until the published attack finds duplicates, and
     ask the attack that is not told it.
 
@@ -38,25 +43,25 @@ def count(
     from exhume.errors import UsageError
     from exhume.experiments.run import RunFolder
     from exhume.files import write_text
-    from exhume.units import parse_duration
     from exhume_papers.studies.count import as_csv, certified_samples, estimate, guess_samples
 
-    if last < first:
-        raise UsageError(f"expected --to of at least --from {first}, found {last}")
-    folder = RunFolder.existing(run)
-    observation = seen_as_ridge(folder.observation(model))
+    if request.last < request.first:
+        raise UsageError(f"expected --to of at least --from {request.first}, found {request.last}")
+    folder, seed = RunFolder.existing(request.run), request.seed
+    observation = seen_as_ridge(folder.observation(request.model))
     truth = folder.truth().inputs if folder.has_truth() else None
-    method = HeavyBall(step_size=step, iterations=iterations)
-    limits = Limits(parse_duration(budget))
+    method = HeavyBall(step_size=request.step, iterations=request.iterations)
+    limits = Limits(request.budget)
     guesses: list[Guess] = []
-    numbers = range(first, last + 1, by)
+    numbers, cosine = range(request.first, request.last + 1, request.by), request.cosine
     for guess in guess_samples(observation, numbers, method, seed=seed, limits=limits, cosine=cosine, truth=truth):
         guesses.append(guess)
         tell_guess(guess)
-        if guess.copies and not go_on:
+        if guess.copies and not request.go_on:
             break
     counts = estimate(guesses, certified_samples(observation, seed=seed, limits=limits))
-    write_text(run / "count.csv", as_csv(guesses))
+    table = request.run / "count.csv"
+    write_text(table, as_csv(guesses))
     drawn = _draw(folder, guesses)
     summary = folder.update_summary(counts.summary())
     published = "no duplicate" if counts.by_duplicates is None else f"n = {counts.by_duplicates} by duplicates"
@@ -65,7 +70,7 @@ def count(
     else:
         say(f"published attack: {published}, n = {counts.by_needed} by what explains the weights", json)
     say(f"certificate: n = {counts.certificate} ({counts.outcome})", json)
-    say(f"wrote {run / 'count.csv'}{' and count.png' if drawn else ''}", json)
+    say(f"wrote {table}{' and count.png' if drawn else ''}", json)
     if json:
         print_json(summary)
 

@@ -1,43 +1,42 @@
 """`exhume demo`: faces into a model, and out of its weights again."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-import typer
-
-from exhume.cli.options import JsonOption
 from exhume.cli.output import attack_bar, print_json, say
+from exhume.requests.request import Option, Request
 
 SAMPLES = 20
 RATIO = 4
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="The run folder to make.")] = Path("demo"),
-    json: JsonOption = False,
-) -> None:
+class DemoRequest(Request):
+    command: ClassVar[str] = "demo"
+
+    out: Annotated[Path, Option("The run folder to make.")] = Path("demo")
+
+
+def demo(request: DemoRequest, json: bool) -> None:
     """Train on real faces, dig them out of the weights, and write a picture and a report.
 
     Example: exhume demo --out demo
     """
-    from exhume import seeds
     from exhume.attacks.choice import choose_method
     from exhume.cli.attack import tell_attack
     from exhume.cli.evaluate import tell_scores
-    from exhume.data.config import DataConfig
     from exhume.data.load import load
     from exhume.experiments.attacking import AttackSettings, attack_run
     from exhume.experiments.run import RunFolder
     from exhume.experiments.scoring import score_run
     from exhume.report.page import write_report
     from exhume_papers.making.training_run import train_run
-    from exhume_papers.victims.random_features import RandomFeaturesConfig
+    from exhume_papers.making.victim_request import RandomFeaturesRequest
 
-    data_config = DataConfig(name="faces", samples=SAMPLES, seed=seeds.derive(0, "data"))
-    faces = load(data_config)
+    out, asked = request.out, RandomFeaturesRequest(data="faces", samples=SAMPLES, ratio=RATIO)
+    faces = load(asked.data_config())
     n, d = faces.inputs.shape
     say(f"1. Training: {faces.description}.", json)
-    train_run(out, data_config, RandomFeaturesConfig(params=RATIO * d * n), faces)
+    train_run(out, asked.data_config(), asked.config(faces), faces, request=asked.kept())
     say(f"   The model is {RATIO * d * n:,} weights. The faces are put away.", json)
     run, method = RunFolder.existing(out), choose_method("auto")
     say("2. Digging.", json)

@@ -1,40 +1,47 @@
-"""A run folder made from a configuration: trained with a bar, and told about."""
+"""A run folder made from a request: trained with a bar, and told about."""
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from exhume.cli.option_groups import LoadedData
 from exhume.cli.output import print_json, say, training_bar
+from exhume_papers.making.victim_request import VictimRequest
 
 if TYPE_CHECKING:
     from exhume_papers.making.training import VictimConfig
 
 
-def make_run(
-    out: Path, loaded: LoadedData, config: "VictimConfig", defence: str | None, json: bool, attack_flags: str = ""
-) -> None:
+def make_run(request: VictimRequest, json: bool) -> None:
     """Trains with a bar and tells how it went."""
-    from exhume.values import parse_defence
+    from exhume.data.load import load
+    from exhume.experiments.run import check_new
     from exhume_papers.making.training_run import train_run
     from exhume_papers.victims.glm import GlmConfig
     from exhume_papers.victims.random_features import RandomFeaturesConfig
     from exhume_papers.victims.recipe import TrainingStopped
 
-    say(loaded.dataset.description, json)
-    applied = parse_defence(defence)
+    assert request.out is not None, "the command line asks for it"
+    check_new(request.out)
+    data_config = request.data_config()
+    data = load(data_config)
+    config = request.config(data)
+    say(data.description, json)
+    train = partial(
+        train_run, request.out, data_config, config, data, defence=request.defences(), request=request.kept()
+    )
     if isinstance(config, RandomFeaturesConfig | GlmConfig) and config.privacy is None:
-        summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied)
+        summary = train()
     else:
         try:
             with training_bar(*_way(config)) as show:
-                summary = train_run(out, loaded.config, config, loaded.dataset, defence=applied, progress=show)
+                summary = train(progress=show)
         except TrainingStopped as stopped:
             say(f"{stopped}; the same command continues", as_json=True)
             raise typer.Exit(130) from None
     tell_training(summary, json)
-    say(f"wrote {out}; next: exhume attack {out}{attack_flags}", json)
+    model = request.own_code()
+    say(f"wrote {request.out}; next: exhume attack {request.out}{f' --model {model}' if model else ''}", json)
     if json:
         print_json(summary)
 

@@ -3,13 +3,13 @@
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from exhume.cli.options import JsonOption
 from exhume.cli.output import print_json, say
-from exhume_papers.cli.sweep import AddressOption, DataDirOption, EngineOption, RetryOption
+from exhume.requests.request import Option
+from exhume_papers.cli.sweep import EngineOptions
 
 if TYPE_CHECKING:
     from exhume_papers.catalogue.figure import Figure, Scale
@@ -17,22 +17,20 @@ if TYPE_CHECKING:
     from exhume_papers.sweeps.engines import Engine
 
 
-def reproduce(
+class ReproduceRequest(EngineOptions):
+    command: ClassVar[str] = "reproduce"
+
     figures: Annotated[
-        list[str] | None, typer.Argument(help="fig1 ... fig17, a part like fig6-resnet, or theory.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All figures, and the checks of the theory.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: all figures in minutes.")] = False,
-    paper: Annotated[bool, typer.Option("--paper", help="The published sizes: days, or a cluster.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for pictures and numbers.")] = Path("reproduction"),
-    page: Annotated[Path | None, typer.Option(help="A Markdown page to put the table of all results into.")] = None,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    workers: Annotated[int | None, typer.Option(help="Runs at the same time; default: one for each core.")] = None,
-    retry_failed: RetryOption = False,
-    data_dir: DataDirOption = None,
-    json: JsonOption = False,
-) -> None:
+        tuple[str, ...], Option("fig1 ... fig17, a part like fig6-resnet, or theory.", argument=True)
+    ] = ()
+    everything: Annotated[bool, Option("All figures, and the checks of the theory.", flag="--all")] = False
+    quick: Annotated[bool, Option("Tiny sizes: all figures in minutes.")] = False
+    paper: Annotated[bool, Option("The published sizes: days, or a cluster.")] = False
+    out: Annotated[Path, Option("Folder for pictures and numbers.")] = Path("reproduction")
+    page: Annotated[Path | None, Option("A Markdown page to put the table of all results into.")] = None
+
+
+def reproduce(request: ReproduceRequest, json: bool) -> None:
     """Make figures of the paper again: run what they need, draw them, write the numbers beside them.
 
     Without --quick or --paper the sizes are those that two cores and 24 GB can do. Killed or stopped, the same command
@@ -45,22 +43,23 @@ def reproduce(
     from exhume_papers.catalogue.document import write_document
     from exhume_papers.catalogue.registry import FIGURES, chosen
 
-    if quick and paper:
+    figures, everything = request.figures, request.everything
+    if request.quick and request.paper:
         raise UsageError("expected one of --quick and --paper, found both")
     if bool(figures) == everything:
         raise UsageError(f"expected names of figures ({', '.join(FIGURES)}, {NAME}) or --all, found neither or both")
-    scale: Scale = "quick" if quick else "paper" if paper else "here"
-    began, folder = time.monotonic(), out / scale
-    wanted = list(FIGURES.values()) if everything else chosen([name for name in figures or () if name != NAME])
+    scale: Scale = "quick" if request.quick else "paper" if request.paper else "here"
+    began, folder = time.monotonic(), request.out / scale
+    wanted = list(FIGURES.values()) if everything else chosen([name for name in figures if name != NAME])
     command = _command(scale)
-    ready = _plan(wanted, scale, data_dir, everything)
-    interrupted = _run(ready, folder, engine, address, workers, retry_failed)
+    ready = _plan(wanted, scale, request)
+    interrupted = _run(ready, folder, request)
     done = [_write(one, scale, folder, command, json) for one in ready]
-    if (everything or NAME in (figures or ())) and not interrupted:
+    if (everything or NAME in figures) and not interrupted:
         done.append(write_checks(scale, folder, f"{command} {NAME}", lambda words: say(words, json)))
-    if page is not None:
-        write_document(out, page)
-        say(f"wrote {page}", json)
+    if request.page is not None:
+        write_document(request.out, request.page)
+        say(f"wrote {request.page}", json)
     seconds = round(time.monotonic() - began, 1)
     say(f"{len(done)} figures in {seconds:.0f} s; pictures and numbers are in {folder}", json)
     if json:
@@ -77,7 +76,7 @@ def _command(scale: "Scale") -> str:
     return "exhume reproduce" + ("" if scale == "here" else f" --{scale}")
 
 
-def _plan(wanted: list["Figure"], scale: "Scale", data_dir: Path | None, everything: bool) -> list["PlannedFigure"]:
+def _plan(wanted: list["Figure"], scale: "Scale", request: ReproduceRequest) -> list["PlannedFigure"]:
     """With --all, figures whose data are not there are left out, and this is said."""
     from exhume.errors import ExhumeError
     from exhume_papers.catalogue.reproduce import plan_figure
@@ -85,34 +84,27 @@ def _plan(wanted: list["Figure"], scale: "Scale", data_dir: Path | None, everyth
     ready = []
     for figure in wanted:
         try:
-            ready.append(plan_figure(figure, scale, None if data_dir is None else str(data_dir)))
+            ready.append(plan_figure(figure, scale, request.data_dir))
         except ExhumeError as problem:
-            if not everything:
+            if not request.everything:
                 raise type(problem)(f"{figure.name}: {problem}") from problem
             say(f"{figure.name}: not run: {problem}", as_json=True)
     return ready
 
 
-def _run(
-    ready: list["PlannedFigure"],
-    folder: Path,
-    engine: str,
-    address: str | None,
-    workers: int | None,
-    retry_failed: bool,
-) -> bool:
+def _run(ready: list["PlannedFigure"], folder: Path, request: ReproduceRequest) -> bool:
     """Whether somebody stopped it."""
     from exhume_papers.catalogue.reproduce import SWEEP, run_figures
     from exhume_papers.cli.sweep_display import watching
     from exhume_papers.sweeps.engines import make_engine, usable_cores, usable_memory
 
     def make(alone: bool) -> "Engine":
-        if alone and engine == "local":
+        if alone and request.engine == "local":
             return make_engine("local", folder / SWEEP, workers=1, threads=usable_cores())
-        return make_engine(engine, folder / SWEEP, workers=workers, address=address)
+        return make_engine(request.engine, folder / SWEEP, workers=request.workers, address=request.address)
 
-    memory = usable_memory() if engine == "local" else math.inf
-    swept = run_figures(ready, folder, make, memory=memory, retry_failed=retry_failed, onlooker=watching)
+    memory, again = usable_memory() if request.engine == "local" else math.inf, request.retry_failed
+    swept = run_figures(ready, folder, make, memory=memory, retry_failed=again, onlooker=watching)
     return any(one.interrupted for one in swept)
 
 

@@ -2,40 +2,40 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from exhume.cli.options import JsonOption
 from exhume.cli.output import print_json, say
+from exhume.requests.request import Option, Request
 
 if TYPE_CHECKING:
     from exhume_papers.sweeps.sweeping import Swept
 
-EngineOption = Annotated[str, typer.Option(help="local (processes), ray, or here (one after the other).")]
-AddressOption = Annotated[str | None, typer.Option(help="Of the Ray cluster; default: one on this machine.")]
-WorkersOption = Annotated[int | None, typer.Option(help="Runs at the same time; default: one for each core.")]
-ThreadsOption = Annotated[int | None, typer.Option(help="Threads of a run; default: the cores divided by workers.")]
-RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Try runs again that failed before.")]
-DataDirOption = Annotated[
-    Path | None, typer.Option(help="The folder with cifar-10-batches-bin/ and the like, for victims that name none.")
-]
+
+class EngineOptions(Request):
+    """Where the runs of a grid are made."""
+
+    engine: Annotated[str, Option("local (processes), ray, or here (one after the other).")] = "local"
+    address: Annotated[str | None, Option("Of the Ray cluster; default: one on this machine.")] = None
+    workers: Annotated[int | None, Option("Runs at the same time; default: one for each core.")] = None
+    retry_failed: Annotated[bool, Option("Try runs again that failed before.")] = False
+    data_dir: Annotated[
+        str | None,
+        Option("The folder with cifar-10-batches-bin/ and the like, for victims that name none.", metavar="PATH"),
+    ] = None
 
 
-def sweep(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A TOML file: seeds, [[victim]], [[attack]].")],
-    out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder; default: the name of SPEC without .toml.")
-    ] = None,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    workers: WorkersOption = None,
-    threads: ThreadsOption = None,
-    retry_failed: RetryOption = False,
-    data_dir: DataDirOption = None,
-    check: Annotated[bool, typer.Option("--check", help="Check every run of the grid and leave.")] = False,
-    json: JsonOption = False,
-) -> None:
+class SweepRequest(EngineOptions):
+    command: ClassVar[str] = "sweep"
+
+    spec: Annotated[Path, Option("A TOML file: seeds, [[victim]], [[attack]].", argument=True)]
+    out: Annotated[Path | None, Option("The sweep's folder; default: the name of SPEC without .toml.")] = None
+    threads: Annotated[int | None, Option("Threads of a run; default: the cores divided by workers.")] = None
+    check: Annotated[bool, Option("Check every run of the grid and leave.")] = False
+
+
+def sweep(request: SweepRequest, json: bool) -> None:
     """Run every victim x attack x seed of SPEC and write results.csv. Killed or stopped, the same command goes on.
 
     The keys of a [[victim]] are kind and the options of 'exhume train KIND', those of an [[attack]] the options of
@@ -49,18 +49,20 @@ def sweep(
     from exhume_papers.sweeps.spec_file import plan_spec
     from exhume_papers.sweeps.sweeping import run_sweep
 
-    grid, plan = plan_spec(spec, None if data_dir is None else str(data_dir))
-    folder = out if out is not None else default_folder(spec)
-    if check:
+    grid, plan = plan_spec(request.spec, request.data_dir)
+    folder = request.out if request.out is not None else default_folder(request.spec)
+    if request.check:
         say(f"{len(plan.runs)} runs on {len({run.victim.key for run in plan.runs})} victims, all in order", json)
         if json:
             print_json({"runs": len(plan.runs)})
         return
-    where = make_engine(engine, folder, workers=workers, threads=threads, address=address)
-    memory = usable_memory() if engine == "local" else math.inf
+    where = make_engine(
+        request.engine, folder, workers=request.workers, threads=request.threads, address=request.address
+    )
+    memory = usable_memory() if request.engine == "local" else math.inf
     with watching() as onlooker:
         swept = run_sweep(
-            plan, folder, where, keep=grid.keep, retry_failed=retry_failed, memory=memory, onlooker=onlooker
+            plan, folder, where, keep=grid.keep, retry_failed=request.retry_failed, memory=memory, onlooker=onlooker
         )
     tell_sweep(swept, folder, json)
     if json:

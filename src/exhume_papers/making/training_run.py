@@ -1,7 +1,7 @@
 """A victim, trained and written as a run folder: what is seen of it, and the truth beside it."""
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,13 @@ def train_run(
     data: Dataset,
     *,
     defence: str = "",
+    request: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Trains a victim on the data and writes its run folder. Returns the summary.
 
     A network that is interrupted leaves a checkpoint beside `out`, from which the same call goes on. `defence` names
-    what is done to the head before it is published.
+    what is done to the head before it is published, `request` the options that asked for all this.
     """
     check_new(out)
     settings = _config_json(data_config, config, defence)
@@ -60,7 +61,8 @@ def train_run(
         summary = _train_summary(victim, observation, data, defence, config.seed)
         save_observation(observation, folder / "observation.safetensors")
         save_truth(data, victim.coefficients, folder / "truth.safetensors")
-        write_json(folder / "config.json", settings | told_preparation(data.preparation))
+        asked = {} if request is None else {"request": dict(request)}
+        write_json(folder / "config.json", settings | asked | told_preparation(data.preparation))
         write_json(folder / "summary.json", summary)
     return summary
 

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from exhume.errors import ExhumeError, UsageError
+from exhume.requests.request import Request
 from exhume.validation import one_line
 
 MOST_RUNS = 100_000
 
 Place = Callable[[str, int, str | None], str]
 """Where something stands: the section, the number of the entry in it from 0, the key or None for the whole entry."""
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound=Request)
 
 
 def in_python(section: str, entry: int, key: str | None) -> str:
@@ -64,7 +65,8 @@ def seeds_of(seeds: Any, where: str) -> Sequence[int]:
 
 def checked(model: type[Model], fields: Mapping[str, Any], section: str, entry: int, place: Place) -> Model:
     try:
-        return model.model_validate(fields)
+        with said_with(place(section, entry, None)):
+            return model.complete().model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = str(first["loc"][0]) if first["loc"] and first["type"] != "missing" else None

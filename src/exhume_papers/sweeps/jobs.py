@@ -91,6 +91,7 @@ def _train(victim: PlannedVictim, folder: SweepFolder, watch: Watch) -> None:
         victim.model,
         data,
         defence=victim.defence,
+        request=victim.asked,
         progress=lambda steps, loss: watch(f"training: loss {loss:.1e}, {steps:,} steps"),
     )
     RunFolder(out).update_summary({"train_seconds": round(time.monotonic() - began, 4)})

@@ -38,12 +38,14 @@ def key_of(value: Mapping[str, Any]) -> str:
 @dataclass(frozen=True)
 class PlannedVictim:
     """Settings at their default are left out of the key: one that is added later changes no key. So is the place
-    where images lie, which may differ between machines. `target` follows from the rest, and from the data."""
+    where images lie, which may differ between machines. `target` follows from the rest, and from the data. `asked` are
+    the options that asked for it first."""
 
     data: DataConfig
     model: VictimConfig
     defence: str
     target: Target
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @cached_property
     def identity(self) -> dict[str, Any]:

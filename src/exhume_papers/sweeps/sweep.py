@@ -106,7 +106,7 @@ class Sweep(BaseModel):
             request = _request(point, entry, place, data_dir)
             for seed in seeds:
                 with said_with(here):
-                    victim, dataset = _victim(request, seed, data)
+                    victim, dataset = _victim(request.model_copy(update={"seed": seed}), data)
                 size = _size(victim.model, dataset)
                 for number, given, attack in attacks:
                     options = {f"train.{key}": value for key, value in point.items()}
@@ -157,15 +157,15 @@ class FileShelf:
         return self._read[attack, target]
 
 
-def _victim(request: VictimRequest, seed: int, data: DataShelf) -> tuple[PlannedVictim, Dataset]:
-    config = request.data_config(seed)
+def _victim(request: VictimRequest, data: DataShelf) -> tuple[PlannedVictim, Dataset]:
+    config = request.data_config()
     dataset = data.load(config)
-    model, defence = request.config(dataset, seed), request.defences()
+    model, defence = request.config(dataset), request.defences()
     if isinstance(model, RandomFeaturesConfig | TwoLayerConfig):
         activation(model.activation)  # refuses an unknown name
     ridge = model.ridge if isinstance(model, RandomFeaturesConfig) else None
-    parse_defences(defence, ridge=ridge or 0.0, seed=seed)
-    return PlannedVictim(config, model, defence, _target(model, dataset)), dataset
+    parse_defences(defence, ridge=ridge or 0.0, seed=request.seed)
+    return PlannedVictim(config, model, defence, _target(model, dataset), request.kept()), dataset
 
 
 def _target(model: VictimConfig, data: Dataset) -> Target:

@@ -1,11 +1,10 @@
 """What all trained networks are told: how to train, and what an attacker will know of the start."""
 
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from exhume.errors import UsageError
-from exhume.validation import parse_fields
 from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.privacy import Privacy
 from exhume_papers.victims.recipe import Recipe
@@ -65,65 +64,3 @@ class NetworkConfig(BaseModel):
         if self.privacy is not None:
             self.privacy.check(self.recipe)
         return self
-
-
-@runtime_checkable
-class NetworkWishes(Protocol):
-    """What a command line or a sweep asks of a network's training, unchecked."""
-
-    @property
-    def loss(self) -> str: ...
-    @property
-    def outputs(self) -> int | None: ...
-    @property
-    def freeze(self) -> bool: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def momentum(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def batch_size(self) -> int | None: ...
-    @property
-    def step_size(self) -> float | None: ...
-    @property
-    def until(self) -> float | None: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def growing(self) -> bool: ...
-    @property
-    def zero_head(self) -> bool: ...
-    @property
-    def initial(self) -> str: ...
-    @property
-    def features_at(self) -> str: ...
-
-
-def network_fields(asked: NetworkWishes, seed: int, privacy: Privacy | None) -> dict[str, Any]:
-    """The fields that all networks share, checked."""
-    recipe = Recipe.parse(
-        method=asked.method,
-        momentum=asked.momentum,
-        weight_decay=asked.weight_decay,
-        batch_size=asked.batch_size,
-        step_size=asked.step_size,
-        until=asked.until,
-        steps=asked.steps,
-        growing=asked.growing,
-        seed=seed,
-    )
-    fields = {
-        "outputs": asked.outputs,
-        "loss": asked.loss,
-        "zero_head": asked.zero_head or asked.initial == "zero",
-        "initial": asked.initial,
-        "features_at": asked.features_at,
-        "freeze": asked.freeze,
-        "recipe": recipe,
-        "privacy": privacy,
-        "seed": seed,
-    }
-    parse_fields(NetworkConfig, **fields)
-    return fields

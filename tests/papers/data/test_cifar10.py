@@ -8,7 +8,7 @@ import torch
 from exhume.errors import ExhumeError, UsageError
 from exhume_papers.data.cifar10 import BLOCK_RECORDS, RECORD_BYTES, load_cifar10
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 
 
 @pytest.fixture

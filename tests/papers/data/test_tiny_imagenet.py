@@ -7,7 +7,7 @@ from PIL import Image
 from exhume.errors import ExhumeError, UsageError
 from exhume_papers.data.tiny_imagenet import load_tiny_imagenet
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+SHARED = Path(__file__).parents[3].parent / "shared" / "data"
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
-import inspect
 from typing import Any
 
 import pytest
 
-from exhume.cli.attack import attack
-from exhume.cli.known import known
+from exhume.cli.known import KnownRequest
 from exhume.errors import UsageError
 from exhume.experiments.attack_request import AttackRequest, SweptAttackRequest
-from exhume_papers.cli.train import factory, generalised_linear, random_features, resnet, two_layer, vision_transformer
-from exhume_papers.making.victim_request import KINDS, FactoryRequest, request_kind
+from exhume.requests.attack import AttackCommand
+from exhume_papers.making.victim_request import VictimRequest
 from exhume_papers.sweeps.sweep import ELSEWHERE, Sweep
 from exhume_papers.victims.glm import GlmConfig
 from exhume_papers.victims.network_plans import FactoryConfig
@@ -55,38 +53,13 @@ def test_networks_are_sized_as_on_the_command_line(victim: dict[str, Any], weigh
     assert (run.victim.factory is not None) == isinstance(run.victim.model, FactoryConfig)
 
 
-COMMANDS = {
-    "rf": random_features,
-    "glm": generalised_linear,
-    "two-layer": two_layer,
-    "resnet": resnet,
-    "vit": vision_transformer,
-    "package.module:factory": factory,
-}
-
-
-@pytest.mark.parametrize("kind", COMMANDS)
-def test_a_victim_has_the_options_of_its_command_with_their_defaults(kind: str) -> None:
-    assert COMMANDS.keys() == {*KINDS, "package.module:factory"}
-    options = inspect.signature(COMMANDS[kind]).parameters
-    elsewhere = {*ELSEWHERE["victim"], "context"}
-    asked = {name: option.default for name, option in options.items() if name not in elsewhere}
-    fields = {name: field for name, field in request_kind(kind).model_fields.items() if name != "factory"}
-    assert asked.keys() == fields.keys()
-    for name, default in asked.items():
-        expected = inspect.Parameter.empty if fields[name].is_required() else fields[name].default
-        assert default == expected, name
-    assert "factory" in FactoryRequest.model_fields
-
-
-def test_the_options_of_an_attack_are_those_of_its_command_with_their_defaults() -> None:
-    """Options of the command that a sweep does not take are refused there, not ignored."""
-    options = inspect.signature(attack).parameters
-    assert options.keys() - ELSEWHERE["attack"].keys() == {*AttackRequest.model_fields, "seed"}
-    for name, field in AttackRequest.model_fields.items():
-        assert options[name].default == field.default, name
+def test_a_sweep_knows_the_options_that_it_does_not_take() -> None:
+    """All others are those of the commands: there is one model for both."""
+    assert {"seed", "out"} == set(VictimRequest.model_fields) & set(ELSEWHERE["victim"])
+    of_attack = AttackCommand.model_fields.keys() - ELSEWHERE["attack"].keys()
+    assert of_attack == {*AttackRequest.model_fields, "seed"}
     assert SweptAttackRequest.model_fields.keys() - AttackRequest.model_fields.keys() == {"seed", "missing"}
-    assert SweptAttackRequest.model_fields["missing"].default == inspect.signature(known).parameters["missing"].default
+    assert SweptAttackRequest.model_fields["missing"].default == KnownRequest.model_fields["missing"].default
 
 
 @pytest.mark.parametrize(

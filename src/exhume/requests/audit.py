@@ -1,0 +1,117 @@
+"""What `exhume audit` is asked for."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from exhume.errors import UsageError
+from exhume.requests.images import ImageOptions
+from exhume.requests.kinds import Bytes, Seconds, Seed
+from exhume.requests.request import Option, Request
+from exhume.units import bytes_text, duration_text
+from exhume.values import parse_counts
+
+FLAT = (0,)
+"""The input shape of a model that takes rows, whatever their length."""
+
+
+class TargetOptions(Request):
+    """Which weights, and what they are weights of."""
+
+    weights: Annotated[
+        Path, Option("safetensors, or a PyTorch state dict or checkpoint (weights only).", argument=True)
+    ]
+    model: Annotated[
+        str | None,
+        Option(
+            "Your function that returns the torch.nn.Module. It is code, and it runs only because you name it.",
+            metavar="PACKAGE.MODULE:FACTORY",
+        ),
+    ] = None
+    head: Annotated[str | None, Option("The linear layer to attack; default: the last one called.")] = None
+    features: Annotated[
+        Path | None, Option("Without code: a safetensors file with V (p x d), and b if there is a bias.")
+    ] = None
+    activation: Annotated[str | None, Option("With --features: relu, tanh, gelu, ...")] = None
+    initial: Annotated[
+        str | None,
+        Option(
+            "The weights before training, or an earlier checkpoint: a file, or zero. Default: nobody knows (with "
+            "--features: zero)."
+        ),
+    ] = None
+    initial_seed: Annotated[
+        int | None, Field(ge=0), Option("The same, drawn again: torch.manual_seed(S), then the factory.")
+    ] = None
+    initial_seed_search: Annotated[
+        int | None, Field(ge=1), Option("The same, for an unknown seed: tries 0 to N - 1.", metavar="N")
+    ] = None
+    image_shape: Annotated[
+        str | None, Option("How the model takes one input, e.g. 3,32,32 or flat; default: by the data.")
+    ] = None
+    row_norm: Annotated[float | None, Option("The norm of every training row, if an attacker would know it.")] = None
+
+    def input_shape(self) -> tuple[int, ...] | None:
+        return FLAT if self.image_shape == "flat" else parse_counts(self.image_shape)
+
+
+class RecordOptions(ImageOptions):
+    """Which records to hold the result against. The attack never sees them."""
+
+    truth: Annotated[
+        str | None,
+        Option(
+            "The training records: a safetensors file with inputs (and labels), a folder of images, faces, cifar10 or "
+            "tiny-imagenet.",
+            metavar="DATA",
+        ),
+    ] = None
+    control: Annotated[
+        str | None, Option("Records that were not trained on; default: more of the same.", metavar="DATA")
+    ] = None
+    samples: Annotated[
+        int | None, Field(ge=1), Option("n, the number of training records; needed with images as --truth.")
+    ] = None
+
+
+class AuditRequest(RecordOptions, TargetOptions):
+    command: ClassVar[str] = "audit"
+
+    budget: Annotated[Seconds, Option("At most so long in all, e.g. 90s, 10m, 2h.", text=duration_text)] = 600.0
+    memory: Annotated[
+        Bytes | None, Option("At most so much memory for the whole process, e.g. 8G.", text=bytes_text)
+    ] = None
+    what_if: Annotated[str | None, Option("Defences to audit again, e.g. int8,prune50,noise,dp (dp needs labels).")] = (
+        None
+    )
+    recipe: Annotated[
+        str | None, Option("How it was trained, e.g. sgd,momentum or adam,augmentation; for the report.")
+    ] = None
+    fail_on: Annotated[
+        str | None,
+        Option("Exit with 1 at this verdict or a worse one: recovered, partly-recovered, inconclusive."),
+    ] = None
+    reveal: Annotated[bool, Option("Keep recovered pictures sharp in the report.")] = False
+    seed: Seed = 0
+    out: Annotated[Path, Option("The folder to make for the report.")]
+
+    def check(self) -> None:
+        """Whether the options agree with each other."""
+        if (self.model is None) == (self.features is None):
+            found = "both" if self.model else "neither"
+            raise UsageError(
+                "expected --model package.module:factory, or --features V.safetensors --activation relu, "
+                f"found {found} of them"
+            )
+        if self.features is not None and self.activation is None:
+            raise UsageError("expected --activation with --features, e.g. --activation relu, found none")
+        if self.model is not None and self.activation is not None:
+            raise UsageError(f"expected no --activation with --model, whose code says it, found {self.activation!r}")
+        starts = (self.initial, self.initial_seed, self.initial_seed_search)
+        if sum(start is not None for start in starts) > 1:
+            raise UsageError("expected one of --initial, --initial-seed and --initial-seed-search, found several")
+        if self.model is None and (self.initial_seed is not None or self.initial_seed_search is not None):
+            raise UsageError("expected --model with a seed, which draws its weights again, found none")
+        if self.control is not None and self.truth is None:
+            raise UsageError("expected --truth with --control, found none to compare it with")
