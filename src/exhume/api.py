@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.room import require_room
 from exhume.features.module import ModuleFeatures
-from exhume.metrics.errors import Evaluation
+from exhume.metrics.errors import Evaluation, Pairs
 from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Observation
 from exhume.observing.of_features import require_floats
@@ -58,7 +59,9 @@ def reconstruct(
 
 def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:
     """A reconstruction held against the true inputs."""
-    return evaluate_rows(samples, found.candidates.to(samples.dtype), seed=seed)
+    candidates = found.candidates.to(samples.dtype)
+    evaluation = evaluate_rows(samples, candidates, seed=seed)
+    return replace(evaluation, pairs=Pairs(samples, candidates, found.image_shape))
 
 
 def rank(

@@ -35,7 +35,7 @@ SOURCES: dict[Source, str] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayerStates:
     """`target` is L (h × d, and a last column for the bias if `bias`); `ends` are the weights of the same shape whose
     pattern of activity is known, the published ones last. `start`: weights of which weight decay may have left a
@@ -64,6 +64,9 @@ class LayerStates:
                 raise ExhumeError(f"expected states of one shape of layer {self.name!r}, found {shapes}")
             if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
                 raise ExhumeError(f"expected a finite {what} of layer {self.name!r}, found NaN, infinity or integers")
+
+    def __repr__(self) -> str:
+        return f"LayerStates({self.describe()})"
 
     @property
     def h(self) -> int:

@@ -16,6 +16,7 @@ from exhume.attacks.checkpoint import load_checkpoint
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import run_attack
 from exhume.attacks.prior.spectrum import load_spectrum
+from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
@@ -26,7 +27,6 @@ from exhume.experiments.known_samples import write_known
 from exhume.experiments.listing import list_runs
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.features.rows import MappedRows
 from exhume.files import read_json, write_json
 from exhume.known import load_known

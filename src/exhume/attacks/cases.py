@@ -9,7 +9,7 @@ from exhume.attacks.informed.attack import InformedAttack
 from exhume.attacks.informed.case import InformedCase
 from exhume.attacks.judgement import Means
 from exhume.attacks.modules.case import ModuleCase
-from exhume.attacks.modules.tangent import ModuleTangentAttack, seen_by_gradients
+from exhume.attacks.modules.tangent import ModuleTangentAttack, open_by_gradients
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.problem import PriorCase
 from exhume.attacks.problem import Method
@@ -51,7 +51,7 @@ def open_case(observation: Observation, method: Method, seed: int, held_out: flo
     if isinstance(method, SilentUnits):
         return SilentCase.open(observation, seed, held_out, means)
     if isinstance(method, ModuleTangentAttack):
-        return ModuleCase.open(seen_by_gradients(observation), seed, held_out, means)
+        return open_by_gradients(observation, seed, held_out, means)
     if network:
         return ModuleCase.open(observation, seed, held_out, means)
     if isinstance(method, InformedAttack):
@@ -69,8 +69,9 @@ def _open_prior(observation: Observation, method: ImagePrior, seed: int, held_ou
     """A prior over the case of pixels, or over that of a subspace's coordinates."""
     if method.within is None:
         inner, facts = RidgeCase.open(observation, method.few_rows, seed, held_out, means), None
+        given = inner.given
     else:
         staged = open_subspace(observation, method.within, seed, held_out, means)
-        inner, facts = staged.problem.cases[0], staged.facts
+        inner, facts, given = staged.problem.cases[0], staged.facts, staged.given
     shape, finest = observation.image_shape, method.resolution
-    return PriorCase.open(inner, method.spectrum, means, shape, resolution=finest, facts=facts)
+    return PriorCase.open(inner, method.spectrum, means, shape, given=given, resolution=finest, facts=facts)

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.given import Given
 from exhume.attacks.judgement import Facts, Judgement
 from exhume.attacks.problem import Method, Problem, State, Step
 from exhume.attacks.retraction import to_norm
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.span import PassCounter
+from exhume.held_out import HeldOut
 
 MOST_USED = 0.6  # share of the equations that the unknowns of a further stage may use up
 
@@ -78,6 +80,14 @@ class StagedProblem:
 class StagedCase:
     problem: StagedProblem
     facts: Facts
+    given: Given
+
+    @property
+    def held_out(self) -> HeldOut:
+        return self.problem.cases[-1].held_out
+
+    def unseen_loss(self, candidates: Float[Tensor, "m c"]) -> float | None:
+        return self.problem.cases[-1].unseen_loss(candidates)
 
     def judge(self, candidates: Float[Tensor, "m c"]) -> Judgement:
         return self.problem.cases[-1].judge(candidates)

@@ -13,9 +13,9 @@ from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE
 from exhume.attacks.room import require_room
 from exhume.attacks.silent.whole_inputs import whole_inputs
+from exhume.attacks.snapshots import Snapshot, SnapshotKeeper
 from exhume.auditing.plan import Offer
 from exhume.errors import ExhumeError, UsageError
-from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
 from exhume.private_paths import without_folders
@@ -135,10 +135,7 @@ def _method(observation: Observation, offer: Offer) -> Method:
 
 
 def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watch | None) -> Attempt:
-    keeper = SnapshotKeeper()
-
     def onlooker(progress: Progress) -> None:
-        keeper(progress)
         if watch is not None:
             watch(offer, progress)
 
@@ -146,10 +143,11 @@ def _attempt(observation: Observation, offer: Offer, limits: Limits, watch: Watc
     try:
         told, method = offer.seen(observation), _method(observation, offer)
         require_room(told, method, limits.memory_bytes, torch.float32, ALONE)
-        attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker)
+        keeper = SnapshotKeeper()
+        attacked = run_attack(told, method, seed=offer.seed, limits=limits, watch=onlooker, keeper=keeper)
         found = whole_inputs(attacked.reconstruction, told)
         attacked = replace(attacked, reconstruction=found)
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
         return Attempt(offer, None, (), time.monotonic() - began, without_folders(str(problem)))
-    shown = () if "pieces" in found.facts else keeper.snapshots()  # on the way candidates were pieces of inputs
+    shown = () if "pieces" in found.facts else attacked.snapshots  # on the way candidates were pieces of inputs
     return Attempt(offer, attacked, shown, time.monotonic() - began)

@@ -12,9 +12,9 @@ from exhume.attacks.loop import Limits, Progress, run_attack
 from exhume.attacks.problem import Method
 from exhume.attacks.ranks import ALONE, Ranks
 from exhume.attacks.room import require_room
+from exhume.attacks.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
 from exhume.attacks.start import SEEDS, Start, find_start
 from exhume.experiments.run import RunFolder
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
 from exhume.observation import Observation
 
 
@@ -62,13 +62,6 @@ def attack_run(
     observation: Observation | None = None,
 ) -> AttackedRun:
     """`observation` is that of the run where it was read already."""
-    keeper = SnapshotKeeper()
-
-    def onlooker(progress: Progress) -> None:
-        keeper(progress)
-        if watch is not None:
-            watch(progress)
-
     seen = run.observation() if observation is None else observation
     start = searched_start(seen, settings)
     told = tell(seen if start is None else start.observation, method, settings.samples)
@@ -82,14 +75,14 @@ def attack_run(
         dtype=settings.dtype,
         products=settings.products,
         device=settings.device,
-        watch=onlooker if settings.ranks.first else None,
+        watch=watch if settings.ranks.first else None,
         checkpoint=run.checkpoint,
-        diary=keeper,
+        keeper=SnapshotKeeper(),
         ranks=settings.ranks,
     )
     if not settings.ranks.first:
         return AttackedRun({}, attacked.interrupted)
-    save_snapshots(keeper.snapshots(), run.path / SNAPSHOTS_FILE)
+    save_snapshots(attacked.snapshots, run.path / SNAPSHOTS_FILE)
     found = replace(attacked.reconstruction, request=dict(settings.request))
     summary = run.save_attack(found, attacked.trace, {} if start is None else start.summary())
     if not attacked.stopped:  # not before everything is written: it is hours of work until then

@@ -10,6 +10,7 @@ from exhume.attacks.choice import tell
 from exhume.attacks.loop import run_attack
 from exhume.attacks.problem import Method
 from exhume.attacks.room import require_room
+from exhume.attacks.snapshots import SNAPSHOTS_FILE
 from exhume.errors import UsageError
 from exhume.experiments.attacking import AttackedRun, AttackSettings, searched_start
 from exhume.experiments.run import RunFolder
@@ -54,6 +55,7 @@ def pool_run(
             interrupted = True
             break
     pooled = replace(pool(tuple(found)), request=dict(settings.request))
+    (run.path / SNAPSHOTS_FILE).unlink(missing_ok=True)  # those of an earlier attack: a pool has no one way
     summary = run.save_attack(pooled, [], {} if start is None else start.summary())
     return AttackedRun(summary, interrupted, None if start is None else start.describe(), continues=False)
 

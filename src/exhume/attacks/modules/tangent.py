@@ -16,6 +16,9 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.given import Given, of_the_samples, with_smooth_pictures
+from exhume.attacks.judgement import Means
+from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.problem import State, Step
@@ -43,6 +46,23 @@ class ModuleTangentAttack:
 
     def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "few d"]:
         return self.inner.finish(problem, candidates)
+
+
+def open_by_gradients(observation: Observation, seed: int, held_out: float, means: Means) -> ModuleCase:
+    """The case of the change of all parameters. Both ends of training make the features, held-out weights included."""
+    case = ModuleCase.open(seen_by_gradients(observation), seed, held_out, means)
+    given: Given = {
+        "weights": f"{case.observation.p:,} numbers of all layers",
+        "features": case.features.description,
+        "initial": "known",
+        "body": "all of them",
+    }
+    return replace(
+        case,
+        given=with_smooth_pictures(given | of_the_samples(observation), observation.image_shape),
+        what="changes of weights of all layers",
+        looked_at="the features are gradients halfway between both ends of training, of these weights as well",
+    )
 
 
 def seen_by_gradients(observation: Observation) -> Observation:

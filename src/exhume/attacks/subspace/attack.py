@@ -19,6 +19,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.given import Given, of_the_head
 from exhume.attacks.judgement import Means
 from exhume.attacks.problem import Method, State, Step
 from exhume.attacks.ridge.case import RidgeCase, seen_through
@@ -111,7 +112,8 @@ class _Opening:
             raise UsageError("expected a subspace that the data are known to lie in, found none; give --subspace FILE")
         subspace = Subspace.spanned_by(columns)
         told = f"given subspace: {subspace.r} of {subspace.d} dimensions"
-        return self._staged(told, subspace.r, self._inside(self.observation, subspace))
+        used: Given = {"subspace": f"{subspace.r} of {subspace.d} dimensions"}
+        return self._staged(told, subspace.r, used, self._inside(self.observation, subspace))
 
     def first_layer(self) -> StagedCase:
         observation, initial = self.observation, self.observation.initial_rows
@@ -130,7 +132,7 @@ class _Opening:
         if isinstance(self.method.inner, SplitNewton) and isinstance(rows, HeldRows):
             moving = drifted_rows(rows, MixedRows(trained, 1.0, initial, -layer.scale), layer.subspace)
             cases.append(_with_drift(self._drifting(inside, moving, layer.subspace), layer.rank))
-        return self._staged(layer.describe(), layer.rank, *cases)
+        return self._staged(layer.describe(), layer.rank, {"body": "the first layer, whose change was used"}, *cases)
 
     def moments(self) -> StagedCase:
         if not isinstance(self.method.inner, SplitNewton):
@@ -144,7 +146,7 @@ class _Opening:
         subspace = moment_subspace(loss, min(loss.features.d, math.ceil(wanted) + 8), whole.problem.generator())
         inside = _with_drift(self._inside(self.observation, subspace), 1)
         note = f"moments: {subspace.r} of {subspace.d} dimensions, released to all of them after"
-        return self._staged(note, subspace.r, inside, whole)
+        return self._staged(note, subspace.r, {}, inside, whole)
 
     def _without_subspace(self, layer: FirstLayer) -> StagedCase:
         if self.method.insist:
@@ -153,7 +155,8 @@ class _Opening:
                 "spectrum, as after Adam or from other initial weights; attack the whole space with "
                 "--method split-newton"
             )
-        return self._staged(layer.describe(), None, self._open(self.observation))
+        used: Given = {"body": "the first layer, whose change shows no subspace"}
+        return self._staged(layer.describe(), None, used, self._open(self.observation))
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
         case = self._open(seen_through(observation, subspace, self.means))
@@ -167,9 +170,10 @@ class _Opening:
     def _open(self, observation: Observation) -> RidgeCase:
         return RidgeCase.open(observation, self.method.few_rows, self.seed, self.held_out, self.means)
 
-    def _staged(self, note: str, rank: int | None, *cases: RidgeCase) -> StagedCase:
-        optional = self.method.source != "moments"
-        return StagedCase(StagedProblem(cases, optional), {"subspace": note, "subspace_rank": rank})
+    def _staged(self, note: str, rank: int | None, used: Given, *cases: RidgeCase) -> StagedCase:
+        """`used`: what besides the head was made use of."""
+        problem = StagedProblem(cases, optional=self.method.source != "moments")
+        return StagedCase(problem, {"subspace": note, "subspace_rank": rank}, of_the_head(self.observation) | used)
 
 
 def _with_drift(case: RidgeCase, at_least: int) -> RidgeCase:
