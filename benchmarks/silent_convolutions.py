@@ -21,8 +21,9 @@ import exhume
 from exhume.attacks.probes.embedding_span import embedding_span
 from exhume.attacks.silent.assembling import assemble, overlaps
 from exhume.errors import ExhumeError
-from exhume.layer_states import LayerStates, averaged, changed, with_bias
+from exhume.layer_states import LayerStates, averaged, changed
 from exhume.metrics.pieces import piece_errors
+from exhume.networks.head import with_bias
 from exhume.readings import Patches
 
 SHAPE = (3, 32, 32)

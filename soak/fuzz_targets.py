@@ -17,10 +17,10 @@ from fuzz_training import go_on
 
 from exhume.attacks.checkpoint import load_checkpoint
 from exhume.attacks.prior.spectrum import load_spectrum
+from exhume.attacks.snapshots import load_snapshots
 from exhume.attacks.subspace.file import read_subspace
 from exhume.auditing.from_files import read_question
 from exhume.auditing.records import read_rows
-from exhume.auditing.weights_file import read_weights
 from exhume.cli.app import main
 from exhume.data.config import DataConfig
 from exhume.data.image_file import read_image
@@ -29,12 +29,12 @@ from exhume.data.records import load_records
 from exhume.experiments.head_file import read_head
 from exhume.experiments.listing import differences, list_runs, with_settings
 from exhume.experiments.run import RunFolder
-from exhume.experiments.snapshots import load_snapshots
 from exhume.experiments.truth import load_truth
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import MappedRows
 from exhume.known import load_known
 from exhume.observation import load_observation
+from exhume.observing.weights_file import read_weights
 from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
 from exhume.requests.audit import AuditRequest

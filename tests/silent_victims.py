@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import spectrum
-from exhume.layer_states import changed, with_bias
+from exhume.layer_states import changed
+from exhume.networks.head import with_bias
 
 
 def rows(n: int, d: int, seed: int) -> Tensor:

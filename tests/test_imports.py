@@ -23,9 +23,11 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 ATTACKER = ("attacks", "observation", "observing", "layer_states", "reconstruction", "features", "activations")
 LATER_THAN_DATA = ("defences", "observation", "attacks", "reconstruction", "metrics", "experiments", "report", "cli")
+LATER_THAN_OBSERVING = ("attacks", "reconstruction", "metrics", "experiments", "report", "auditing", "cli")
 # unit -> units that it must not reach, over any number of steps
 FORBIDDEN = {
     **dict.fromkeys(ATTACKER, ("data", "defences", "metrics", "experiments", "report", "cli")),
+    "observing": ("data", "defences", *LATER_THAN_OBSERVING),
     "data": LATER_THAN_DATA,
     "networks": ("data", "features", *LATER_THAN_DATA),
     "defences": ("attacks", "reconstruction", "data", "metrics", "experiments", "report", "cli"),
@@ -287,6 +289,21 @@ def test_an_attack_loads_nothing_of_the_truth() -> None:
 
 
 FURTHER_COMMANDS = sorted(entry.module for entry in entry_points(group="exhume.commands"))
+OBSERVED = """
+import exhume, torch
+model = torch.nn.Sequential(torch.nn.Linear(4, 9), torch.nn.ReLU(), torch.nn.Linear(9, 1))
+exhume.observe(model, initial={name: value + 1 for name, value in model.state_dict().items()}, head="2")
+"""
+
+
+def test_observing_brings_no_pages_and_nothing_of_the_truth() -> None:
+    paths = [path.relative_to(SOURCE).with_suffix("") for path in (SOURCE / "exhume" / "observing").rglob("*.py")]
+    imports = "\n".join(f"import {'.'.join(path.parts)}" for path in paths if path.stem != "__init__")
+    loaded = loaded_modules(f"{imports}\n{OBSERVED}")
+    units = {name.split(".")[1] for name in loaded if name.startswith("exhume.")}
+    assert "observing" in units
+    assert units.isdisjoint(FORBIDDEN["observing"])
+    assert loaded.isdisjoint({"matplotlib", "jinja2", "skimage", "scipy.optimize"})
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from exhume.activations import Activation, register_activation
-    from exhume.api import evaluate, load_observation, observe_features, observe_layer, rank, reconstruct
+    from exhume.api import evaluate, load_observation, rank, reconstruct
     from exhume.attacks.heavy_ball import HeavyBall
     from exhume.attacks.informed.attack import InformedAttack
     from exhume.attacks.modules.newton import ModuleNewton
@@ -31,11 +31,14 @@ if TYPE_CHECKING:
     from exhume.attacks.subspace.attack import SubspaceAttack
     from exhume.attacks.tangent.newton import KktAttack, NtkAttack
     from exhume.auditing.audit import Audit
-    from exhume.auditing.of_model import audit, audit_features, observe
+    from exhume.auditing.of_model import audit, audit_features
     from exhume.data.sources import DataSource, register_data
     from exhume.layer_states import LayerStates, averaged, changed
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
+    from exhume.observing.of_features import observe_features
+    from exhume.observing.of_layer import observe_layer
+    from exhume.observing.of_module import observe
     from exhume.reconstruction import Outcome, Reconstruction
     from exhume.theory import Gauge, gauge
     from exhume.verdicts import Verdict
@@ -69,9 +72,9 @@ _HOMES = {
     "evaluate": "exhume.api",
     "gauge": "exhume.theory",
     "load_observation": "exhume.api",
-    "observe": "exhume.auditing.of_model",
-    "observe_features": "exhume.api",
-    "observe_layer": "exhume.api",
+    "observe": "exhume.observing.of_module",
+    "observe_features": "exhume.observing.of_features",
+    "observe_layer": "exhume.observing.of_layer",
     "rank": "exhume.api",
     "reconstruct": "exhume.api",
     "register_activation": "exhume.activations",

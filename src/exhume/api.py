@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import observation as observations
-from exhume.activations import activation as named_activation
 from exhume.attacks.loop import Limits, Progress
 from exhume.attacks.method import AnyMethod
 from exhume.attacks.outline import Source
@@ -19,14 +18,10 @@ from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
-from exhume.errors import UsageError
-from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import HeldRows
-from exhume.layer_states import LayerStates
-from exhume.metrics.errors import Evaluation
+from exhume.metrics.errors import Evaluation, Pairs
 from exhume.metrics.errors import evaluate as evaluate_rows
-from exhume.observation import Knowledge, Observation
-from exhume.observing.one_layer import layer_observation
+from exhume.observation import Observation
+from exhume.observing.of_features import require_floats
 from exhume.reconstruction import Reconstruction
 from exhume.torch_values import parse_device, parse_dtype
 from exhume.units import bytes_of, seconds_of
@@ -39,31 +34,6 @@ def load_observation(path: str | Path, factory: str | None = None) -> Observatio
     """
     path = Path(path)
     return observations.load_observation(path / "observation.safetensors" if path.is_dir() else path, factory)
-
-
-def observe_features(
-    rows: Float[Tensor, "p d"],
-    weights: Float[Tensor, "*k p"],
-    activation: str,
-    bias: Float[Tensor, " p"] | None = None,
-    knowledge: Knowledge | None = None,
-    trained: bool = False,
-) -> Observation:
-    """Weights θ of a model φ(Vx + b)·θ whose features V (and bias b) are known; one row of weights an output.
-
-    `trained`: V is a layer that was trained too, and not fixed before.
-    """
-    _require_floats(rows=rows, weights=weights, bias=bias)
-    features = RidgeFeatures(HeldRows(rows), named_activation(activation), bias, trained)
-    return Observation(features, torch.atleast_2d(weights), knowledge or Knowledge())
-
-
-def observe_layer(states: LayerStates, knowledge: Knowledge | None = None) -> Observation:
-    """What an attacker sees who has one dense layer at two moments, or an average of its gradients, and nothing else.
-
-    `exhume.changed` and `exhume.averaged` make the states. Only the silent-units attack reads such an observation.
-    """
-    return layer_observation(states, knowledge)
 
 
 def reconstruct(
@@ -110,7 +80,9 @@ def reconstruct(
 
 def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:
     """A reconstruction held against the true inputs."""
-    return evaluate_rows(samples, found.candidates.to(samples.dtype), seed=seed)
+    candidates = found.candidates.to(samples.dtype)
+    evaluation = evaluate_rows(samples, candidates, seed=seed)
+    return replace(evaluation, pairs=Pairs(samples, candidates, found.image_shape))
 
 
 def rank(
@@ -130,18 +102,11 @@ def rank(
     `reconstruct` has brought back of the embeddings that a hidden layer was trained on; records that match one exactly
     come first, and `ranking.matches.exact` says which.
     """
-    _require_floats(candidates=candidates, non_members=non_members, initial=initial)
+    require_floats(candidates=candidates, non_members=non_members, initial=initial)
     if isinstance(head, Observation):
         probe = Probe.of(head)
     else:
-        _require_floats(head=head)
+        require_floats(head=head)
         probe = Probe(head if initial is None else head - initial, head)
     exact = None if recovered is None else Recovered.of(recovered)
     return rank_records(probe, candidates, non_members, loss, exact)
-
-
-def _require_floats(**tensors: Tensor | None) -> None:
-    for name, values in tensors.items():
-        if values is not None and not values.is_floating_point():
-            kind = str(values.dtype).removeprefix("torch.")
-            raise UsageError(f"expected {name} in floating point, found {kind}; convert them, e.g. with .float()")

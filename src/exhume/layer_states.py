@@ -35,7 +35,7 @@ SOURCES: dict[Source, str] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayerStates:
     """`target` is L (h × d, and a last column for the bias if `bias`); `ends` are the weights of the same shape whose
     pattern of activity is known, the published ones last. `start`: weights of which weight decay may have left a
@@ -65,6 +65,9 @@ class LayerStates:
             if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
                 raise ExhumeError(f"expected a finite {what} of layer {self.name!r}, found NaN, infinity or integers")
 
+    def __repr__(self) -> str:
+        return f"LayerStates({self.describe()})"
+
     @property
     def h(self) -> int:
         return len(self.target)
@@ -77,12 +80,6 @@ class LayerStates:
     def describe(self) -> str:
         read = "" if self.reads == "inputs" else f", which reads {self.reads}"
         return f"layer {self.name!r} ({self.d} -> {self.h}){read}: {SOURCES[self.source]}"
-
-
-def with_bias(weight: Float[Tensor, "h ..."], bias: Float[Tensor, " h"] | None) -> Float[Tensor, "h c"]:
-    """W̃ = [W, b]; the kernels of a convolution are flattened."""
-    weight = weight.detach().flatten(start_dim=1)
-    return weight if bias is None else torch.cat([weight, bias.detach().to(weight)[:, None]], dim=1)
 
 
 def changed(

@@ -26,6 +26,7 @@ from exhume.features.selected_rows import SelectedRows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
 from exhume.layer_states import LayerStates
+from exhume.shown import Shown
 from exhume.start_rule import StartRule
 
 KIND = "observation"
@@ -64,8 +65,8 @@ class Knowledge:
             raise UsageError(f"expected a positive norm of the samples, found {self.norm}")
 
 
-@dataclass(frozen=True, eq=False)
-class Observation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Observation(Shown):
     """Weights θ (k × p, one row an output) that are combinations θ = AᵀΦ(X) of the features of unknown inputs."""
 
     features: RidgeFeatures | ModuleFeatures
@@ -107,6 +108,20 @@ class Observation:
         if self.subspace is not None and (len(self.subspace) != self.d or not 1 <= self.subspace.shape[1] <= self.d):
             shape = list(self.subspace.shape)
             raise ExhumeError(f"expected a subspace as d x r columns with r <= d = {self.d}, found shape {shape}")
+
+    def _lines(self) -> dict[str, str | int | float | None]:
+        knowledge, (outputs, p) = self.knowledge, self.weights.shape
+        return {
+            "weights": f"{outputs:,} x {p:,}",
+            "features": self.features.description,
+            "initial": knowledge.initial,
+            "layers": ", ".join(layer.name for layer in self.layers) or None,
+            "samples": knowledge.samples,
+            "norm": knowledge.norm,
+            "image_shape": None if self.image_shape is None else " x ".join(map(str, self.image_shape)),
+            "subspace": None if self.subspace is None else f"{self.subspace.shape[1]:,} of {self.d:,} dimensions",
+            "known_samples": None if self.known is None else len(self.known),
+        }
 
     @property
     def published_head(self) -> Float[Tensor, "k p"] | None:

@@ -4,14 +4,19 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.files import read_tensors, require_tensors, write_tensors
+from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
+from exhume.held_out import HeldOut, read_held_out
+from exhume.shown import Shown
+
+if TYPE_CHECKING:
+    from exhume.picture_grid import PictureGrid
 
 KIND = "reconstruction"
 
@@ -30,10 +35,10 @@ class Outcome(Enum):
 
 
 _ADVICE = {
-    Outcome.RECOVERED: "The candidates explain weights that the attack never used: treat the training data as exposed.",
-    Outcome.PARTIAL: "The candidates explain part of the weights that the attack never used: treat the "
+    Outcome.RECOVERED: "The candidates explain weights that were not fitted: treat the training data as exposed.",
+    Outcome.PARTIAL: "The candidates explain part of the weights that were not fitted: treat the "
     "confident ones as exposed, and give the attack more time for the others.",
-    Outcome.SPURIOUS: "The candidates fit the weights that the attack used but not those it never saw: they are not "
+    Outcome.SPURIOUS: "The candidates explain the weights that were fitted but not those held out: they are not "
     "the training data; with fewer weights than unknowns this attack cannot decide.",
     Outcome.NOT_CONVERGED: "The attack did not fit the weights, or not closely enough, or too few are unseen "
     "to tell what of it is right: this is inconclusive, not safe; give it more time or another start.",
@@ -55,8 +60,8 @@ class Certificate:
     confidence: tuple[float, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Reconstruction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Reconstruction(Shown):
     candidates: Float[Tensor, "m d"]
     coefficients: Float[Tensor, "m k"]
     method: str
@@ -70,6 +75,12 @@ class Reconstruction:
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     """What else the attack found out about the victim: further keys of the summary."""
+    held_out: HeldOut | None = None
+    """What the attack kept out of its fit, as it recorded it; None in files of the first form."""
+    given: dict[str, str] = field(default_factory=dict)
+    """What the attack was given and made use of (`attacks/given.py`); empty in files of the first form."""
+    image_shape: tuple[int, int, int] | None = None
+    """Channels, height and width of a candidate, where it is a picture."""
     request: dict[str, Any] = field(default_factory=dict)
     """The options that asked for the attack, where it was asked for by options."""
     pieces: "Reconstruction | None" = None
@@ -88,6 +99,35 @@ class Reconstruction:
         """The recovered inputs: another name for the candidates."""
         return self.candidates
 
+    @property
+    def trusted(self) -> int:
+        """How many candidates are called recovered."""
+        return sum(value >= 0.5 for value in self.certificate.confidence)
+
+    def plot(self, image_shape: tuple[int, int, int] | None = None, columns: int = 10) -> "PictureGrid":
+        """The first candidates as pictures, each from its smallest value to its largest.
+
+        `image_shape` (channels, height, width) is asked for where the attack did not know it.
+        """
+        from exhume.picture_grid import MOST_PICTURES, from_rows, picture_grid, require_pictures
+
+        shape = require_pictures(image_shape or self.image_shape, self.candidates.shape[1])
+        return picture_grid([("candidates", from_rows(self.candidates[:MOST_PICTURES], shape))], columns)
+
+    def _lines(self) -> dict[str, str | int | float | None]:
+        return {
+            "outcome": self.outcome.value,
+            "candidates": f"{len(self.candidates):,} of {self.candidates.shape[1]:,} numbers",
+            "trusted": self.trusted,
+            "loss": float(self.loss),
+            "held_out_loss": self.held_out_loss,
+            "method": self.method,
+            "seconds": float(self.seconds),
+        }
+
+    def _remark(self) -> str:
+        return self.outcome.advice
+
     def summary(self) -> dict[str, Any]:
         """The keys of summary.json that an attack answers for."""
         return {
@@ -98,7 +138,7 @@ class Reconstruction:
             "held_out_loss": self.held_out_loss,
             "held_out_rows": self.certificate.held_out_rows,
             "samples_found": len(self.candidates),
-            "samples_trusted": sum(value >= 0.5 for value in self.certificate.confidence),
+            "samples_trusted": self.trusted,
             "iterations": self.iterations,
             "passes": self.passes,
             "seconds": round(self.seconds, 3),
@@ -115,6 +155,8 @@ class Reconstruction:
 def save_reconstruction(found: Reconstruction, path: Path) -> None:
     tensors = {"candidates": found.candidates, "coefficients": found.coefficients}
     meta = {item.name: getattr(found, item.name) for item in fields(found) if item.name not in tensors}
+    if found.held_out is not None:
+        tensors["held_out"], meta["held_out"] = found.held_out.places, found.held_out.described()
     meta["certificate"] = {**asdict(found.certificate), "outcome": found.outcome.value}
     write_tensors(path, KIND, tensors, meta)
 
@@ -133,10 +175,22 @@ def load_reconstruction(path: Path) -> Reconstruction:
         )
         candidates, coefficients = file.tensors["candidates"], file.tensors["coefficients"]
         _check_tensors(candidates, coefficients, path)
+        meta |= _record(meta, file, candidates.shape[1])
         _check_numbers(meta, verdict, len(candidates))
         return Reconstruction(candidates=candidates, coefficients=coefficients, certificate=verdict, **meta)
     except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise ExhumeError(f"expected a complete reconstruction in {path}, found it damaged at {problem}") from problem
+
+
+def _record(meta: dict[str, Any], file: TensorFile, d: int) -> dict[str, Any]:
+    """What the attack recorded of itself, which files of the first form do not have."""
+    given, told, shape = meta.get("given", {}), meta.get("held_out"), meta.get("image_shape")
+    if not isinstance(given, dict) or not all(isinstance(detail, str) for detail in given.values()):
+        raise TypeError("given")
+    if shape is not None and ([type(side) for side in shape] != [int] * 3 or math.prod(shape) != d or min(shape) < 1):
+        raise TypeError("image_shape")
+    held_out = None if told is None else read_held_out(told, file.tensors["held_out"])
+    return {"held_out": held_out, "given": given, "image_shape": None if shape is None else tuple(shape)}
 
 
 def _check_numbers(meta: dict[str, Any], verdict: Certificate, m: int) -> None:

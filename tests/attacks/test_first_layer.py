@@ -72,6 +72,16 @@ def test_a_sample_of_small_coefficients_is_counted() -> None:
     assert angle(found, samples) < 1e-2
 
 
+def test_inputs_that_are_always_zero_are_not_counted() -> None:
+    trained, initial, samples = layer(1.0)
+    before, dead = hold(initial, dtype=torch.float32).values, slice(D // 2, D)
+    trained.values[:, dead] = before[:, dead]
+    samples[:, dead] = 0
+    found = first_layer_subspace(trained, HeldRows(before))
+    assert found.rank == N
+    assert angle(found, samples) < 1e-4
+
+
 @pytest.mark.parametrize("change", [normal(H, D), torch.sign(normal(H, N) @ normal(N, D, seed=1))])
 def test_a_change_of_full_rank_is_told_and_not_called_exact(change: Tensor) -> None:
     initial = DrawnRows(5, H, D)

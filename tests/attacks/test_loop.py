@@ -19,6 +19,7 @@ from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
 from exhume.attacks.ridge import case as ridge_case
 from exhume.attacks.ridge.room import Sizes
+from exhume.attacks.snapshots import SnapshotKeeper
 from exhume.attacks.state import State
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
@@ -304,35 +305,27 @@ def test_the_numbers_of_a_trace_come_back_as_what_they_were(tmp_path: Path) -> N
     ]
 
 
-class Notes:
-    """Counts the iterations that it was shown."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def pages(self) -> dict[str, torch.Tensor]:
-        return {"count": torch.tensor(self.count)}
-
-    def restore(self, pages: dict[str, torch.Tensor]) -> None:
-        self.count = int(pages["count"])
+def test_what_was_kept_of_the_way_comes_back_with_the_checkpoint(tmp_path: Path) -> None:
+    checkpoint, first, other, later = tmp_path / "checkpoint", SnapshotKeeper(), SnapshotKeeper(), SnapshotKeeper()
+    stopped = run_attack(OBSERVATION, METHOD, watch=interrupt_at(3), checkpoint=checkpoint, keeper=first)
+    assert [shot.iteration for shot in stopped.snapshots] == [0, 1, 2, 3]
+    run_attack(OBSERVATION, METHOD, seed=5, checkpoint=checkpoint, keeper=other)
+    assert not torch.equal(other.kept[0].places, first.kept[0].places), "another attack's"
+    whole = run_attack(OBSERVATION, METHOD, checkpoint=checkpoint, keeper=later)
+    assert torch.equal(later.kept[0].places, first.kept[0].places)
+    assert whole.snapshots[0].iteration == 0
 
 
-def test_what_an_onlooker_wrote_down_comes_back_with_the_checkpoint(tmp_path: Path) -> None:
-    checkpoint, notes, later = tmp_path / "checkpoint", Notes(), Notes()
-    notes.count = 7
-    run_attack(OBSERVATION, METHOD, watch=interrupt_at(3), checkpoint=checkpoint, diary=notes)
-    run_attack(OBSERVATION, METHOD, seed=5, checkpoint=checkpoint, diary=later)
-    assert later.count == 0, "another attack's"
-    run_attack(OBSERVATION, METHOD, checkpoint=checkpoint, diary=later)
-    assert later.count == 7
+def test_a_checkpoint_with_part_of_what_was_kept_of_the_way_is_one_line(tmp_path: Path) -> None:
+    class Forgetful(SnapshotKeeper):
+        def pages(self) -> dict[str, torch.Tensor]:
+            return {name: page for name, page in super().pages().items() if name != "stride"}
 
-
-def test_a_checkpoint_without_what_its_onlooker_wrote_is_one_line(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
-    run_attack(OBSERVATION, METHOD, watch=interrupt_at(3), checkpoint=checkpoint)
-    message = refusal(lambda: run_attack(OBSERVATION, METHOD, checkpoint=checkpoint, diary=Notes()))
+    run_attack(OBSERVATION, METHOD, watch=interrupt_at(3), checkpoint=checkpoint, keeper=Forgetful())
+    message = refusal(lambda: run_attack(OBSERVATION, METHOD, checkpoint=checkpoint, keeper=SnapshotKeeper()))
     assert str(checkpoint) in message
-    assert "count" in message
+    assert "stride" in message
 
 
 def test_a_checkpoint_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

@@ -66,3 +66,16 @@ def test_what_is_missing_is_said(victim: tuple[Dataset, Observation]) -> None:
     features = observation.features.part(torch.arange(5))
     with pytest.raises(UsageError, match="whole network"):
         seen_by_gradients(replace(observation, features=features, weights=observation.weights[:, :5], head=None))
+
+
+def test_what_was_held_out_is_said_with_what_was_learned_of_it(victim: tuple[Dataset, Observation]) -> None:
+    """Gradients halfway are those at weights whose change was held out: these were not fitted, but not unseen."""
+    _, observation = victim
+    attacked = run_attack(observation, ModuleTangentAttack(iterations=1, starts=1), dtype=torch.float64)
+    found = attacked.reconstruction
+    assert found.held_out is not None
+    assert found.held_out.what == "changes of weights of all layers"
+    assert "halfway between both ends of training" in found.held_out.looked_at
+    assert len(found.held_out.places) == found.certificate.held_out_rows
+    assert found.given["weights"] == "2,701 numbers of all layers"
+    assert (found.given["initial"], found.given["body"]) == ("known", "all of them")

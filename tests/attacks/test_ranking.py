@@ -8,8 +8,6 @@ from exhume.activations import activation
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
-from exhume.features.network import TRUSTED
-from exhume.features.network_source import NetworkSource
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows
 from exhume.metrics.detection import roc_auc
@@ -101,8 +99,7 @@ def test_a_probe_takes_inputs_of_its_extractor_or_embeddings_with_and_without_th
 
 def test_the_published_head_comes_with_the_observation_and_a_known_start_hides_it_otherwise() -> None:
     network = nn.Linear(4, 3)
-    source = NetworkSource(TRUSTED[0], "head", (4,), {}, bias=True)
-    features = ModuleFeatures(network, 4, 3, source=source)
+    features = ModuleFeatures(network, 4, 3, constant=True)
     change, head = torch.ones(1, 3), torch.full((1, 3), 2.0)
     assert Probe.of(Observation(features, change, Knowledge(initial="known"))).head is None
     assert Probe.of(Observation(features, change, Knowledge(initial="known"), head=head)).head is head

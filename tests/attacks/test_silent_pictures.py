@@ -12,8 +12,9 @@ from exhume.attacks.silent.grams import WIDE, solve_positive, weighted_grams
 from exhume.attacks.silent.likelihood import likeliest, minus_log_likelihood
 from exhume.attacks.silent.search import Found, nothing_found
 from exhume.attacks.silent.separation import separated, sparseness
-from exhume.layer_states import changed, with_bias
+from exhume.layer_states import changed
 from exhume.metrics.errors import relative_errors
+from exhume.networks.head import with_bias
 from exhume.picture_layouts import KERNELS, Layout, edges, layout_of
 from silent_victims import span_of
 

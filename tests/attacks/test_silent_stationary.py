@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import exhume
-from exhume.layer_states import averaged, with_bias
+from exhume.layer_states import averaged
 from exhume.metrics.errors import relative_errors
+from exhume.networks.head import with_bias
 from silent_victims import rows
 
 STEPS = 6000

@@ -12,10 +12,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 import exhume
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.plan import make_plan
-from exhume.auditing.weights_file import read_weights
 from exhume.errors import ExhumeError
 from exhume.observing.beside import Beside
 from exhume.observing.optimiser_states import optimiser_layer
+from exhume.observing.weights_file import read_weights
 from silent_victims import Trained, rows, train
 
 

@@ -2,12 +2,13 @@ import pytest
 import torch
 from torch import nn
 
-from exhume.auditing.module_target import default_input_shape, target_of_module
+from exhume.auditing.module_target import target_of_module
 from exhume.auditing.target import target_of_rows
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
+from exhume.observing.of_module import default_input_shape
 
 
 def _two_layer() -> nn.Sequential:
@@ -84,12 +85,12 @@ def test_batch_norm_before_the_activation_is_seen_through_at_both_ends() -> None
 
 def test_any_other_network_is_attacked_through_its_own_features_and_gives_its_own_outputs() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 3, 2), nn.Tanh(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(27, 2))
+    model = nn.Sequential(nn.Conv2d(1, 16, 2), nn.Tanh(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(144, 2))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     target = target_of_module(model, input_shape=(1, 4, 4), initial=before, image_shape=(1, 4, 4))
     assert isinstance(target.observation.features, ModuleFeatures)
     assert target.observation.features.groups is not None
-    assert target.head.shape == (2, 28)
+    assert target.head.shape == (2, 145)
     assert "dropout is switched off" in target.notes[0]
     rows = torch.randn(3, 16)
     assert torch.allclose(target.outputs(rows).float(), model.eval()(rows.reshape(3, 1, 4, 4)), atol=1e-5)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from exhume.attacks.snapshots import Snapshot, save_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.experiments.run import RunFolder
-from exhume.experiments.snapshots import Snapshot, save_snapshots
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume.report.content import collect
 from exhume.report.page import render

@@ -12,12 +12,12 @@ from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.loop import Limits, Progress
 from exhume.attacks.running.prepare import prepare
 from exhume.attacks.running.settings import AttackSettings
+from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attacking import AttackedRun, attack_run
 from exhume.experiments.run import RunFolder
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.random_features import RandomFeaturesConfig
 

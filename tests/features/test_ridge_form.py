@@ -4,7 +4,7 @@ from torch import nn
 
 from exhume.activations import ACTIVATIONS
 from exhume.features.module import penultimate_features
-from exhume.features.ridge_form import as_ridge, shared_groups
+from exhume.features.ridge_form import as_ridge
 
 MODULES = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "sigmoid": nn.Sigmoid, "softplus": nn.Softplus}
 
@@ -18,7 +18,7 @@ def _model(activation: nn.Module, bias: bool) -> nn.Sequential:
 def test_a_hidden_layer_is_recognised_whatever_its_activation_and_bias(name: str, bias: bool) -> None:
     model = _model(MODULES[name](), bias)
     plain = penultimate_features(model, "3", (3, 2, 2))
-    form = as_ridge(model, plain)
+    form = as_ridge(plain.networks[0])
     assert form is not None
     assert not form.normed
     ridge = form.features
@@ -41,7 +41,7 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
             norm.weight.mul_(-1.7)
             norm.bias.add_(0.3)
     plain = penultimate_features(model, "3", (12,))
-    form = as_ridge(model, plain)
+    form = as_ridge(plain.networks[0])
     assert form is not None
     assert form.normed
     ridge = form.features
@@ -62,14 +62,4 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
 )
 def test_other_forms_are_not_taken_for_it(body: nn.Module) -> None:
     model = nn.Sequential(body, nn.Linear(30, 1))
-    assert as_ridge(model, penultimate_features(model, "1", (12,))) is None
-
-
-def test_positions_of_a_channel_and_tokens_of_an_embedding_are_groups() -> None:
-    convolution = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36, 1))
-    groups = shared_groups(convolution, "3", 36 + 1, bias=True)
-    assert groups is not None
-    assert groups.tolist() == [channel for channel in range(4) for _ in range(9)] + [4]
-    tokens = nn.Sequential(nn.LayerNorm(6), nn.Flatten(), nn.Linear(18, 1))
-    assert shared_groups(tokens, "2", 18, bias=False).tolist() == list(range(6)) * 3  # type: ignore[union-attr]
-    assert shared_groups(nn.Sequential(nn.Linear(3, 9), nn.Linear(9, 1)), "1", 9, bias=False) is None
+    assert as_ridge(penultimate_features(model, "1", (12,)).networks[0]) is None

@@ -7,7 +7,8 @@ import torch
 from PIL import Image
 
 from exhume.errors import UsageError
-from exhume.report.figures import LABEL_WIDTH, MARGIN, PICTURE_PIXELS, draw_candidates, draw_pairs, draw_trace
+from exhume.picture_grid import LABEL_WIDTH, MARGIN, PICTURE_PIXELS
+from exhume.report.figures import draw_candidates, draw_pairs, draw_trace
 
 
 def _pixels(path: Path) -> np.ndarray:

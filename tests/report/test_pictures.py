@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from exhume.report.pictures import as_array, blurred, from_rows, to_base64_png
+from exhume.picture_grid import as_array, from_rows
+from exhume.report.pictures import blurred, to_base64_png
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 3]))

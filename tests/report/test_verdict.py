@@ -36,9 +36,9 @@ def test_where_the_truth_is_known_what_was_recovered_decides_whatever_the_attack
 @pytest.mark.parametrize(
     ("outcome", "start"),
     [
-        (Outcome.RECOVERED, "Recovered: 5 training images can be read from the weights, as weights kept from"),
-        (Outcome.PARTIAL, "Partly recovered: 5 candidates explain 97 % of the weights kept from the attack"),
-        (Outcome.SPURIOUS, "Not recovered by these attacks: the attack explained the weights that it used but not"),
+        (Outcome.RECOVERED, "Recovered: 5 training images can be read from the weights, as weights that were not"),
+        (Outcome.PARTIAL, "Partly recovered: 5 candidates explain 97 % of the weights that were not fitted"),
+        (Outcome.SPURIOUS, "Not recovered by these attacks: the attack explained the weights that it fitted but"),
         (Outcome.NOT_CONVERGED, "Inconclusive: the attack did not converge, which says nothing in the model's favour."),
         (None, "Inconclusive: no attack could be run"),
     ],

@@ -1,4 +1,4 @@
-"""The options of an attack load without torch, so defaults that its modules have as well are written twice: the same."""
+"""Options of an attack load without torch: defaults that its modules have as well are written twice, the same."""
 
 from exhume.attacks.certificate import HELD_OUT_FRACTION
 from exhume.attacks.start import SEEDS

@@ -19,6 +19,7 @@ from exhume.attacks.loop import run_attack
 from exhume.attacks.prior.spectrum import load_spectrum
 from exhume.attacks.running.prepare import prepare
 from exhume.attacks.running.settings import AttackSettings
+from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
@@ -29,7 +30,6 @@ from exhume.experiments.known_samples import write_known
 from exhume.experiments.listing import list_runs
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.features.rows import MappedRows
 from exhume.files import read_json, write_json
 from exhume.known import load_known

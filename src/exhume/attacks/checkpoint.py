@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,21 +15,13 @@ from exhume.files import read_tensors
 KIND = "checkpoint"
 
 
-@runtime_checkable
-class Diary(Protocol):
-    """What an onlooker of an attack wrote down: kept with the checkpoint, so that a killed attack loses none of it."""
-
-    def pages(self) -> dict[str, Tensor]: ...
-
-    def restore(self, pages: dict[str, Tensor]) -> None: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     settings: dict[str, Any]
     state: State
     trace: tuple[dict[str, float], ...]
     diary: dict[str, Tensor] = field(default_factory=dict)
+    """What was noted of the way (`snapshots.py`), so that a killed attack loses none of it."""
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

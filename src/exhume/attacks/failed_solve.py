@@ -82,6 +82,16 @@ def judged(
     return Judgement(loss, nothing, unjudged(len(candidates)), {"failure": failure})
 
 
+def unseen_loss(case: Case, candidates: Float[Tensor, "m c"], ranks: Ranks) -> float | None:
+    """The case's loss on what it held out; None where there is nothing held out, or no number to be had."""
+    try:
+        found = case.unseen_loss(candidates)
+    except SOLVE_ERRORS as problem:
+        _told(problem, ranks)
+        return None
+    return found if found is not None and math.isfinite(found) else None
+
+
 def _ended(what: str, instead_of: str, step: Step, last: Step | None) -> Exception:
     if last is None:
         return ExhumeError(f"expected {instead_of} at iteration {step.iteration}; {WAY_OUT}")

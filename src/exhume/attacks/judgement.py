@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.given import Given
 from exhume.attacks.ranks import ALONE, Ranks
+from exhume.held_out import HeldOut
 from exhume.reconstruction import Certificate
 
 Facts = dict[str, Any]
@@ -66,6 +68,20 @@ class Case(Protocol[P_co]):
 
     @property
     def facts(self) -> Facts: ...
+
+    @property
+    def given(self) -> Given:
+        """What the method makes use of."""
+        ...
+
+    @property
+    def held_out(self) -> HeldOut:
+        """What was kept from the method, to judge by."""
+        ...
+
+    def unseen_loss(self, candidates: Float[Tensor, "m c"]) -> float | None:
+        """The loss of candidates on what was held out; None where nothing was."""
+        ...
 
     def judge(self, candidates: Float[Tensor, "m c"]) -> Judgement: ...
 

@@ -14,14 +14,16 @@ from typing import Any
 import torch
 
 from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.attacks.checkpoint import Checkpoint, Diary, load_checkpoint, save_checkpoint
+from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from exhume.attacks.failed_solve import Finished, SolveFailed, finished, judged, sound
 from exhume.attacks.interruption import Interruption
 from exhume.attacks.judgement import AttackProblem, Case, Judgement, Resources
+from exhume.attacks.looking_back import looked_back
 from exhume.attacks.method import AnyMethod
 from exhume.attacks.outline import Outline
 from exhume.attacks.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.registry import known_methods
+from exhume.attacks.snapshots import Snapshot, SnapshotKeeper
 from exhume.attacks.state import Step
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
@@ -62,13 +64,15 @@ class Progress:
 class Attacked:
     """A reconstruction, the trace that led to it, and whether somebody stopped it on the way.
 
-    `stopped`: it did not end by itself, because somebody or a limit stopped it.
+    `stopped`: it did not end by itself, because somebody or a limit stopped it. `snapshots`: candidates on the way,
+    where a keeper was given.
     """
 
     reconstruction: Reconstruction
     trace: list[dict[str, float]]
     interrupted: bool
     stopped: bool = False
+    snapshots: tuple[Snapshot, ...] = ()
 
 
 def run_attack(
@@ -83,7 +87,7 @@ def run_attack(
     device: torch.device | str = "cpu",
     watch: Callable[[Progress], None] | None = None,
     checkpoint: Path | None = None,
-    diary: Diary | None = None,
+    keeper: SnapshotKeeper | None = None,
     ranks: Ranks = ALONE,
 ) -> Attacked:
     """Runs a method on an observation until it converges or a limit is reached.
@@ -91,8 +95,9 @@ def run_attack(
     `products=torch.bfloat16` lets a method take its products with V in that precision until the end phase.
 
     With `checkpoint`, the state is saved there every now and then, and an attack with the same settings continues from
-    it, on any number of ranks; `diary` is saved and restored with it. The file is the caller's to remove, once what an
-    attack that was not `stopped` found is safe. Of several `ranks`, all of which call this, only the first opens it.
+    it, on any number of ranks. `keeper` keeps snapshots of the way, which are saved and restored with it. The file is
+    the caller's to remove, once what an attack that was not `stopped` found is safe. Of several `ranks`, all of which
+    call this, only the first opens it.
     """
     limits = limits or Limits()
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
@@ -102,37 +107,42 @@ def run_attack(
         _check(observation, method, resources)
         case = method.open_case(observation, seed, held_out, resources)
     problem = case.problem
-    keeper = _Keeper(checkpoint if ranks.first else None, settings, diary)
-    saved = ranks.from_first(keeper.load())
-    trace = keeper.trace = _trace_until(saved)
+    saver = _Saver(checkpoint if ranks.first else None, settings, keeper)
+    saved = ranks.from_first(saver.load())
+    trace = saver.trace = _trace_until(saved)
     earlier_seconds = trace[-1]["seconds"] if trace else 0.0
     began, over = time.monotonic(), False
     failure: str | None = None
-    with keeper.saving_where_ranks_stop():
+    with saver.saving_where_ranks_stop():
         with Interruption(termination=ranks.size > 1) as interruption:
             try:
                 for step in sound(method.steps(problem, saved.state if saved else None), ranks):
                     seconds = earlier_seconds + time.monotonic() - began
                     if not trace or step.iteration > trace[-1]["iteration"]:
                         trace.append(_trace_line(step, problem.loss.passes, seconds))
+                    if keeper is not None and ranks.first:
+                        keeper.note(step, problem.loss.passes)
                     if watch:
                         shown = replace(step, candidates=case.lift(step.candidates))
                         watch(Progress(shown, problem.loss.passes, seconds, method.iterations))
-                    keeper.step = step
+                    saver.step = step
                     over = ranks.any(interruption.asked or seconds >= limits.seconds)
-                    keeper.save_now_and_then(at_once=over)
+                    saver.save_now_and_then(at_once=over)
                     if over:
                         break
             except SolveFailed as ended:
                 failure = str(ended)
             interrupted = over and ranks.any(interruption.asked)
-        assert keeper.step is not None, "a method yields at least its start"
-        last = keeper.step.candidates
+        assert saver.step is not None, "a method yields at least its start"
+        last = saver.step.candidates
         end = finished(method, problem, last, ranks) if over else Finished(last, failure)
         judgement = judged(case, end.candidates, len(observation.weights), trace[-1]["loss"], ranks)
-        found = _reconstruction(case, method, end, judgement, trace[-1], settings)
+        found = _reconstruction(case, method, end, judgement, trace[-1], settings, observation)
+        moments = ranks.from_first(() if keeper is None else keeper.moments())
+        snapshots, along = looked_back(case, moments, last.device, observation, ranks)
     memory.release()
-    return Attacked(found, trace, interrupted, over)
+    found = replace(found, held_out=case.held_out.with_losses(along))
+    return Attacked(found, trace, interrupted, over, snapshots)
 
 
 def _check(observation: Observation, method: AnyMethod, resources: Resources) -> None:
@@ -151,12 +161,12 @@ def _check(observation: Observation, method: AnyMethod, resources: Resources) ->
 
 
 @dataclass
-class _Keeper:
+class _Saver:
     """Keeps the checkpoint of an attack, where there is to be one."""
 
     path: Path | None
     settings: dict[str, Any]
-    diary: Diary | None = None
+    keeper: SnapshotKeeper | None = None
     trace: list[dict[str, float]] = field(default_factory=list)
     step: Step | None = None
     last_saved: float = field(default_factory=time.monotonic)
@@ -165,9 +175,9 @@ class _Keeper:
         saved = None if self.path is None else load_checkpoint(self.path, self.settings)
         if saved is None:
             return None
-        if self.diary is not None:
+        if self.keeper is not None:
             try:
-                self.diary.restore(saved.diary)
+                self.keeper.restore(saved.diary)
             except (KeyError, TypeError, ValueError, RuntimeError) as problem:
                 raise ExhumeError(
                     f"expected a whole checkpoint at {self.path}, found damage at {problem}; delete it"
@@ -189,7 +199,7 @@ class _Keeper:
 
     def _save(self) -> None:
         if self.path is not None and self.step is not None:
-            pages = {} if self.diary is None else self.diary.pages()
+            pages = {} if self.keeper is None else self.keeper.pages()
             save_checkpoint(self.path, Checkpoint(self.settings, self.step.state, tuple(self.trace), pages))
             self.last_saved = time.monotonic()
 
@@ -264,11 +274,16 @@ def _reconstruction(
     judgement: Judgement,
     last: dict[str, float],
     settings: dict[str, Any],
+    observation: Observation,
 ) -> Reconstruction:
+    candidates = case.lift(end.candidates).cpu()
+    readings = [layer.reading.picture_shape for layer in observation.layers[:1] if layer.reading is not None]
+    fitting = (shape for shape in (observation.image_shape, *readings) if shape is not None)
+    shape = next((shape for shape in fitting if math.prod(shape) == candidates.shape[1]), None)
     failures = [failure for failure in (end.failure, judgement.facts.get("failure")) if failure is not None]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
-        candidates=case.lift(end.candidates).cpu(),
+        candidates=candidates,
         coefficients=judgement.coefficients.cpu(),
         method=method.name,
         certificate=judgement.certificate,
@@ -279,5 +294,7 @@ def _reconstruction(
         peak_memory_mb=peak,
         seed=settings["seed"],
         settings=settings,
+        given={str(kind): detail for kind, detail in case.given.items()},
+        image_shape=shape,
         facts=case.facts | judgement.facts | ({"failure": "; ".join(failures)} if failures else {}),
     )

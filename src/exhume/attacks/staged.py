@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.given import Given
 from exhume.attacks.judgement import Facts, Judgement
 from exhume.attacks.method import Method
 from exhume.attacks.problem import Problem
@@ -20,6 +21,7 @@ from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.pruning import removal_costs
 from exhume.attacks.ridge.span import PassCounter
 from exhume.attacks.state import State, Step
+from exhume.held_out import HeldOut
 
 MOST_USED = 0.6  # share of the equations that the unknowns of a further stage may use up
 
@@ -80,6 +82,14 @@ class StagedProblem:
 class StagedCase:
     problem: StagedProblem
     facts: Facts
+    given: Given
+
+    @property
+    def held_out(self) -> HeldOut:
+        return self.problem.cases[-1].held_out
+
+    def unseen_loss(self, candidates: Float[Tensor, "m c"]) -> float | None:
+        return self.problem.cases[-1].unseen_loss(candidates)
 
     def judge(self, candidates: Float[Tensor, "m c"]) -> Judgement:
         return self.problem.cases[-1].judge(candidates)

@@ -9,8 +9,8 @@ from exhume.attacks.loop import Attacked, Progress
 from exhume.attacks.offer import PlannedAttack
 from exhume.attacks.running.prepare import PreparedAttack, prepare, run
 from exhume.attacks.running.settings import AttackSettings
+from exhume.attacks.snapshots import Snapshot, SnapshotKeeper
 from exhume.errors import ExhumeError, UsageError
-from exhume.experiments.snapshots import Snapshot, SnapshotKeeper
 from exhume.observation import Observation
 from exhume.private_paths import without_folders
 from exhume.reconstruction import Outcome, Reconstruction
@@ -131,16 +131,13 @@ def _prepared(observation: Observation, offer: PlannedAttack, settings: AttackSe
 
 
 def _attempt(observation: Observation, offer: PlannedAttack, settings: AttackSettings, watch: Watch | None) -> Attempt:
-    keeper = SnapshotKeeper()
-
     def onlooker(progress: Progress) -> None:
-        keeper(progress)
         if watch is not None:
             watch(offer, progress)
 
     began = time.monotonic()
     try:
-        attacked = run(_prepared(observation, offer, settings), onlooker)
+        attacked = run(_prepared(observation, offer, settings), onlooker, keeper=SnapshotKeeper())
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
         return Attempt(offer, None, (), time.monotonic() - began, without_folders(str(problem)))
-    return Attempt(offer, attacked, keeper.of(attacked.reconstruction), time.monotonic() - began)
+    return Attempt(offer, attacked, attacked.snapshots, time.monotonic() - began)

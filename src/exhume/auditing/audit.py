@@ -32,6 +32,7 @@ from exhume.report.pieces import reading_of
 from exhume.report.recipes import check_recipes, recipes_section
 from exhume.report.subject import Artefact, Subject
 from exhume.report.verdict import verdict
+from exhume.shown import Shown
 from exhume.verdicts import Verdict
 
 MOST_FLOOR_NUMBERS = 2_000_000_000
@@ -63,8 +64,8 @@ class AuditSettings:
         return AttackSettings(limits=Limits(memory_bytes=self.memory_bytes), device=self.device)
 
 
-@dataclass(frozen=True, eq=False)
-class Audit:
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit(Shown):
     """What was found. `save` writes the page; nothing of the recovered data leaves memory before."""
 
     subject: Subject
@@ -103,6 +104,21 @@ class Audit:
             **({} if found is None else found.summary()),
             "what_if": self.subject.what_if,
         }
+
+    def _lines(self) -> dict[str, str | int | float | None]:
+        found, recovered = self.subject.found, self.evidence.recovered
+        told: dict[str, str | int | float | None] = {"verdict": self.verdict.value, "model": self.subject.name}
+        if recovered is not None:
+            told["recovered"] = f"{recovered:,} of {len(self.evidence.rows):,} records"
+        if found is None:
+            return told
+        lines = found._lines()
+        return told | {
+            name: lines[name] for name in ("outcome", "candidates", "loss", "held_out_loss", "method", "seconds")
+        }
+
+    def _remark(self) -> str:
+        return f"{self.sentence} {self.said['confidence']}"
 
     def _relative_errors(self) -> dict[str, float | None]:
         """Distances over the norm of each record; directions only where norms cannot be told. Where pieces were found,

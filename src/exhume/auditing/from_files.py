@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from exhume.attacks.silent.seed_search import default_rows, place_in_stream, try_seeds
 from exhume.auditing.audit import Audit, Question
-from exhume.auditing.module_target import Start, default_input_shape, target_of_module
+from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import (
     Control,
     control_from_images,
@@ -21,13 +21,14 @@ from exhume.auditing.records import (
     read_rows,
 )
 from exhume.auditing.target import Target, target_of_rows
-from exhume.auditing.weights_file import WeightsFile, read_weights
 from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.rows import MappedRows
 from exhume.files import replacing, write_json
 from exhume.networks.loading import load_factory, load_state
+from exhume.observing.of_module import Start, as_image, default_input_shape
+from exhume.observing.weights_file import WeightsFile, read_weights
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
 from exhume.report.subject import Artefact
@@ -92,7 +93,7 @@ def _truth(records: Path | DataConfig | None, request: AuditRequest) -> Truth | 
         case None:
             return None
         case Path() as path:
-            return read_rows(path, _as_image(request.input_shape()))
+            return read_rows(path, as_image(request.input_shape()))
         case config:
             return load_records(config)
 
@@ -122,8 +123,7 @@ def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None
     shape = request.input_shape()
     if shape == FLAT:
         shape = _flat(model, truth)
-    if shape is not None and len(shape) == 3 and image_shape is None:
-        image_shape = (shape[0], shape[1], shape[2])
+    image_shape = image_shape or as_image(shape)
     shapes = [shape] if shape is not None else _shapes(model, truth)
     for tried in shapes:
         try:
@@ -226,7 +226,7 @@ def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) 
         bias=bias,
         initial=initial,
         norm=request.row_norm,
-        image_shape=_as_image(request.input_shape()) if truth is None else truth.image_shape,
+        image_shape=as_image(request.input_shape()) if truth is None else truth.image_shape,
         head_name=name,
         tensors=file.tensors,
     )
@@ -256,7 +256,3 @@ def _tensor(file: WeightsFile, name: str) -> Tensor:
     if name not in file.tensors:
         raise ExhumeError(f"expected the initial {name!r} in {file.path}, found no such tensor")
     return file.tensors[name]
-
-
-def _as_image(shape: tuple[int, ...] | None) -> tuple[int, int, int] | None:
-    return None if shape is None or len(shape) != 3 else (shape[0], shape[1], shape[2])

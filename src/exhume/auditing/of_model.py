@@ -10,47 +10,17 @@ from torch import Tensor, nn
 
 from exhume.auditing.attempts import Watch
 from exhume.auditing.audit import Audit, AuditSettings, Question, run_audit
-from exhume.auditing.module_target import Start, default_input_shape, target_of_module
+from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import Control, records_of_rows
 from exhume.auditing.target import target_of_rows
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.rows import HeldRows
-from exhume.observation import Observation
 from exhume.observing.beside import Beside
+from exhume.observing.of_module import Start, as_image, default_input_shape
 from exhume.report.subject import Artefact
 from exhume.torch_values import parse_device
 from exhume.units import bytes_of, seconds_of
-
-
-def observe(
-    model: nn.Module,
-    *,
-    head: str | None = None,
-    initial: Start = None,
-    input_shape: tuple[int, ...] | None = None,
-    norm: float | None = None,
-    optimiser: Mapping[str, Any] | None = None,
-    average: Mapping[str, Tensor] | None = None,
-) -> Observation:
-    """What an attacker sees of a module: the features before its head, and the head's change, or the head itself.
-
-    `head` is the name of a linear layer, the last one that is called if None. `initial` is the state dict before
-    training, "zero" for a head that started at zero, or None where nobody knows. `input_shape` is that of one input,
-    `norm` that of every training row, if an attacker would know it. `optimiser` is the state dict of the optimiser and
-    `average` that of a moving average of the model, where a checkpoint holds them beside the weights.
-    """
-    shape = default_input_shape(model) if input_shape is None else input_shape
-    target = target_of_module(
-        model,
-        head=head,
-        input_shape=shape,
-        initial=initial,
-        norm=norm,
-        image_shape=_image_shape(shape),
-        beside=Beside(optimiser, average),
-    )
-    return target.observation
 
 
 def audit(
@@ -98,7 +68,7 @@ def audit(
         input_shape=input_shape,
         initial=initial,
         norm=norm,
-        image_shape=image_shape or _image_shape(input_shape),
+        image_shape=image_shape or as_image(input_shape),
         beside=Beside(optimiser, average),
     )
     name = type(model).__name__
@@ -152,10 +122,6 @@ def audit_features(
     settings = AuditSettings(seconds, most_bytes, samples, tuple(what_if), tuple(recipe), seed, device)
     against = _control(records, control, control_labels)
     return run_audit(Question(target, artefact, name, records, against, [command]), settings, watch)
-
-
-def _image_shape(input_shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    return (input_shape[0], input_shape[1], input_shape[2]) if len(input_shape) == 3 else None
 
 
 def _control(truth: Truth | None, inputs: Tensor | None, labels: Tensor | None) -> Control | None:

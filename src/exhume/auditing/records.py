@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.auditing.weights_file import read_weights
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Preparation
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth, load_truth
+from exhume.observing.weights_file import read_weights
 from exhume.tensor_header import read_header
 
 SAME = 1e-4

@@ -20,6 +20,7 @@ from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows
 from exhume.observation import Knowledge, Observation
+from exhume.observing.of_head import observe_head
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,7 @@ def target_of_rows(
         )
     knowledge = Knowledge(norm=norm, initial="known" if first is not None else "zero" if initial else "distribution")
     features = RidgeFeatures(rows, named_activation(activation), bias)
-    change, published = (head, None) if first is None else (head - first, head)
-    observation = Observation(features, change, knowledge, image_shape, head=published)
+    observation = observe_head(features, head, knowledge, image_shape, initial=first)
     listed = {head_name: weights} if tensors is None else tensors
     return Target(
         observation=observation,

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exhume.attacks.loop import Attacked, Progress
+from exhume.attacks.loop import Attacked
 from exhume.attacks.running.pooling import run_pool
 from exhume.attacks.running.prepare import PreparedAttack, Watch, run
+from exhume.attacks.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
 from exhume.experiments.run import RunFolder
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
 from exhume.reconstruction import Reconstruction
 
 
@@ -34,20 +34,15 @@ def attack_run(
     start = None if prepared.start is None else prepared.start.describe()
     if prepared.settings.pool > 1:
         pooled = run_pool(prepared, say)
+        (folder.path / SNAPSHOTS_FILE).unlink(missing_ok=True)  # those of an earlier attack: a pool has no one way
         summary = folder.save_attack(_kept(pooled, prepared), [])
         return AttackedRun(summary, pooled.interrupted, start, continues=False)
-    keeper, first = SnapshotKeeper(), prepared.settings.ranks.first
-
-    def onlooker(progress: Progress) -> None:
-        keeper(progress)
-        if watch is not None:
-            watch(progress)
-
-    attacked = run(prepared, onlooker if first else None, folder.checkpoint, keeper)
+    first = prepared.settings.ranks.first
+    attacked = run(prepared, watch if first else None, folder.checkpoint, SnapshotKeeper())
     if not first:
         return AttackedRun({}, attacked.interrupted)
     found = _kept(attacked, prepared)
-    save_snapshots(keeper.of(found), folder.path / SNAPSHOTS_FILE)
+    save_snapshots(attacked.snapshots, folder.path / SNAPSHOTS_FILE)
     summary = folder.save_attack(found, attacked.trace)
     if not attacked.stopped:  # not before everything is written: it is hours of work until then
         folder.checkpoint.unlink(missing_ok=True)

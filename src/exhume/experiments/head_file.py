@@ -8,6 +8,7 @@ from torch import Tensor
 from exhume.attacks.probes.ranking import Probe
 from exhume.errors import ExhumeError, UsageError
 from exhume.layer_states import LayerStates, changed
+from exhume.networks.head import with_bias
 
 
 def read_hidden(path: Path, initial: Path | None) -> LayerStates:
@@ -39,7 +40,7 @@ def read_head(path: Path, initial: Path | None = None) -> Probe:
 class _Head:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.biased = bias is not None
-        self.weights = weight.double() if bias is None else torch.cat([weight, bias[:, None]], dim=1).double()
+        self.weights = with_bias(weight, bias).double()
 
 
 def _matrix(path: Path) -> _Head:

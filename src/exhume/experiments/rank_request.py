@@ -20,7 +20,7 @@ from exhume.experiments.preparations import preparation_of
 from exhume.experiments.ranking import RankedRecords, rank_against
 from exhume.experiments.run import RunFolder
 from exhume.metrics.detection import rows_among
-from exhume.observing.one_layer import layer_observation
+from exhume.observing.of_layer import observe_layer
 from exhume.requests.rank import RankRequest
 
 RANK_KEYS = ("rank_members", "rank_auc", "rank_tpr_at_1_percent")
@@ -87,7 +87,7 @@ def _rank_head(request: RankRequest) -> RankDone:
 
 
 def _recovered(request: RankRequest) -> Recovered:
-    observation = layer_observation(read_hidden(request.run, request.initial))
+    observation = observe_layer(read_hidden(request.run, request.initial))
     return Recovered.of(run_attack(observation, SilentUnits(), seed=request.seed).reconstruction)
 
 

@@ -17,14 +17,12 @@ from torch import Tensor
 
 from exhume.attacks.probes.embedding_span import NOT_DETERMINED
 from exhume.attacks.probes.exact_matches import Recovered
-from exhume.attacks.probes.ranking import FEWEST_NON_MEMBERS, Probe, Ranking, rank_records
+from exhume.attacks.probes.ranking import CALLED, FEWEST_NON_MEMBERS, Probe, Ranking, rank_records
 from exhume.data.records import Records
 from exhume.errors import UsageError
 from exhume.files import write_tensors, write_text
 from exhume.metrics.detection import detection_rate, roc_auc
 
-CALLED = 0.1
-"""Records with q up to this are called training records: one in ten of them may be a false alarm."""
 FEW_NON_MEMBERS = 20
 FALSE_ALARMS = 0.01
 EXACTLY = "a record whose embedding equals a recovered one to rounding was trained on"

@@ -7,6 +7,7 @@ products forward and backward), so every attack on these works on it as well; ea
 For networks of two layers, `layered.py` has the same inner products at a fraction of the cost, and several outputs.
 """
 
+import copy
 from collections.abc import Mapping
 
 import torch
@@ -15,10 +16,8 @@ from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
-from exhume.features.network_source import NetworkSource
 from exhume.networks.attention import differentiable_attention
-from exhume.networks.head import find_head, head_tensors, name_of
-from exhume.networks.loading import load_factory, load_state, prepare_for_attack
+from exhume.networks.head import PenultimateFeatures, find_head
 
 CHUNK = 8  # gradients are as large as the network: few at a time
 
@@ -55,18 +54,15 @@ def flattened(tensors: Mapping[str, Tensor], module: nn.Module) -> Float[Tensor,
     return torch.cat([tensors[name].reshape(-1) for name, _ in module.named_parameters()])[None]
 
 
-def whole_module(
-    source: NetworkSource, body: Mapping[str, Tensor], head: Float[Tensor, "k p"]
-) -> tuple[nn.Module, dict[str, Tensor]]:
-    """The network of a source with these layers before the head and this head, and its whole state dict."""
-    with torch.random.fork_rng(devices=[]):  # a factory may draw weights, which are replaced
-        module = load_factory(source.factory, arguments=source.arguments).to(source.dtype)
-    prepare_for_attack(module)
-    names = head_tensors(module, name_of(module, find_head(module, source.head)))
-    split = [head[:, :-1], head[:, -1]] if source.bias else [head]
-    state = {**body, **{name: value.to(source.dtype) for name, value in zip(names, split, strict=True)}}
-    load_state(module, state)
-    return module, state
+@torch.no_grad()
+def whole_module(network: PenultimateFeatures, head: Float[Tensor, "k p"]) -> nn.Module:
+    """A copy of the network with this head, whose last column is its bias if it has one."""
+    module = copy.deepcopy(network.model)
+    layer = find_head(module, network.head_name)
+    layer.weight.copy_(head[:, : layer.in_features])
+    if layer.bias is not None:
+        layer.bias.copy_(head[:, -1])
+    return module
 
 
 def halfway(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from exhume.errors import UsageError
 from exhume.features.network_source import NetworkSource
 from exhume.features.rows import raw_bytes
-from exhume.networks.head import find_head, split_at_head
+from exhume.networks.head import PenultimateFeatures, find_head, split_at_head
 
 CHUNK = 64
 
@@ -37,6 +37,8 @@ class ModuleFeatures:
     `function` gives all coordinates; `chosen` are those in use, in this order (None: all of them). `groups` names the
     group that each coordinate in use belongs to, such as its channel: coordinates of one group share their weights, so
     only whole groups are held out. `source` is what all coordinates can be made from again; None where nobody kept it.
+    `networks` are those whose mean the function is, the published one last; none for any other function. `constant`:
+    the last coordinate of the function is always 1, the feature of a head's bias.
     """
 
     function: Callable[[Tensor], Tensor]
@@ -48,6 +50,8 @@ class ModuleFeatures:
     groups: Int[Tensor, " p"] | None = None
     chunk: int = CHUNK
     source: NetworkSource | None = None
+    networks: tuple[PenultimateFeatures, ...] = ()
+    constant: bool = False
     note: str | None = None
     """What was done about dropout and batch norm, if there is any."""
 
@@ -213,7 +217,7 @@ def penultimate_features(
         return torch.cat([values, values.new_ones(len(values), 1)], dim=1) if bias else values
 
     d, p = math.prod(input_shape), layer.in_features + bias
-    return ModuleFeatures(function, d, p, kind.dtype, kind.device, chunk=chunk)
+    return ModuleFeatures(function, d, p, kind.dtype, kind.device, chunk=chunk, networks=(split,), constant=bias)
 
 
 def averaged_features(first: ModuleFeatures, second: ModuleFeatures) -> ModuleFeatures:
@@ -227,14 +231,19 @@ def averaged_features(first: ModuleFeatures, second: ModuleFeatures) -> ModuleFe
     def function(inputs: Tensor) -> Tensor:
         return (first.evaluate(inputs) + second.evaluate(inputs)) / 2
 
-    return replace(second, function=function, chosen=None, source=None)
+    whole = first.chosen is None and second.chosen is None
+    networks = (*first.networks, *second.networks) if whole else ()
+    return replace(second, function=function, chosen=None, source=None, networks=networks)
 
 
-def axis_groups(shape: tuple[int, ...], axis: int) -> Int[Tensor, " p"]:
+def axis_groups(shape: tuple[int, ...], axis: int, constant: bool = False) -> Int[Tensor, " p"]:
     """Names coordinates of a flattened tensor by their place along one axis: its channel, or its embedding coordinate.
+
+    With `constant` there is one more feature, in a group of its own.
 
     >>> axis_groups((2, 3), 0).tolist(), axis_groups((2, 3), 1).tolist()
     ([0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2])
     """
     places = torch.arange(shape[axis]).reshape([-1 if other == axis % len(shape) else 1 for other in range(len(shape))])
-    return places.expand(shape).reshape(-1).clone()
+    groups = places.expand(shape).reshape(-1)
+    return torch.cat([groups, groups.new_full((int(constant),), shape[axis])])

@@ -16,7 +16,7 @@ from exhume import seeds
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures, averaged_features, axis_groups, penultimate_features
 from exhume.features.network_source import NetworkSource
-from exhume.networks.head import find_head, head_tensors, name_of
+from exhume.networks.head import find_head, head_tensors, name_of, with_bias
 from exhume.networks.loading import load_factory, load_state, prepare_for_attack
 
 TRUSTED = ("exhume.networks.resnet:blank_resnet", "exhume.networks.vit:blank_vision_transformer")
@@ -49,8 +49,7 @@ def drawn_head(source: NetworkSource, seed: int) -> Float[Tensor, "k p"]:
         arguments = {**source.arguments, "seed": seed} if source.factory in TRUSTED else source.arguments
         model = load_factory(source.factory, arguments=arguments)
     head = find_head(model, source.head)
-    weight = head.weight.detach()
-    return torch.cat([weight, head.bias.detach()[:, None]], dim=1) if head.bias is not None else weight
+    return with_bias(head.weight, head.bias)
 
 
 def body_state(model: nn.Module, head: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -59,28 +58,21 @@ def body_state(model: nn.Module, head: str, state: Mapping[str, Tensor]) -> dict
     return {name: tensor.detach().clone() for name, tensor in state.items() if name not in of_head}
 
 
-def built_network(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> tuple[nn.Module, str | None]:
-    """The network in evaluation mode, and what that does to dropout and batch norm. Only for code that is allowed."""
+def _features_of(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> ModuleFeatures:
+    """Of the network in evaluation mode, with what that does to dropout and batch norm. Only for allowed code."""
     with torch.random.fork_rng(devices=[]):  # a factory may draw weights, which are replaced
         model = load_factory(source.factory, arguments=source.arguments).to(source.dtype)
     note = prepare_for_attack(model)
     head = find_head(model, source.head)
     load_state(model, state, place, without=head_tensors(model, name_of(model, head)))
-    return model, note
-
-
-def _features_of(source: NetworkSource, state: Mapping[str, Tensor], place: str) -> ModuleFeatures:
-    model, note = built_network(source, state, place)
     return replace(penultimate_features(model, source.head, source.input_shape, bias=source.bias), note=note)
 
 
 def _groups(source: NetworkSource, p: int) -> Tensor | None:
-    """One group a place along the axis, and one for the constant feature."""
     if source.group_axis is None or source.feature_shape is None:
         return None
     if math.prod(source.feature_shape) != p - source.bias:
         raise UsageError(
             f"expected features of shape {list(source.feature_shape)}, found {p - source.bias} that the head reads"
         )
-    groups = axis_groups(source.feature_shape, source.group_axis)
-    return torch.cat([groups, groups.max()[None] + 1]) if source.bias else groups
+    return axis_groups(source.feature_shape, source.group_axis, source.bias)

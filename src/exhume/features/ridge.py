@@ -37,7 +37,9 @@ class RidgeFeatures:
     is_network: ClassVar[bool] = False
     source: ClassVar[None] = None
     """No network has to be built for them."""
+    networks: ClassVar[tuple[()]] = ()
     chosen: ClassVar[None] = None
+    constant: ClassVar[bool] = False
     note: ClassVar[None] = None
 
     @property

@@ -1,4 +1,4 @@
-"""The form of the features before a head, as far as it matters: are they φ(Wx + b), and which share their weights?
+"""The form of the features before a head, as far as it matters: are they φ(Wx + b)?
 
 For φ(Wx + b) exhume has an exact attack. A module is a program, so its form cannot be read off; it can be tried. Each
 linear layer with as many inputs as the data and as many outputs as the head reads is put together with each activation,
@@ -7,6 +7,7 @@ with what the module makes of random inputs at three scales. Two maps that agree
 purpose here.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -16,9 +17,9 @@ from torch import Tensor, nn
 
 from exhume.activations import Activation, activations
 from exhume.errors import ExhumeError
-from exhume.features.module import ModuleFeatures, axis_groups
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
+from exhume.networks.head import PenultimateFeatures
 
 PROBES = 4
 SCALES = (0.1, 1.0, 4.0)  # of rows of norm √d: ReLU and GELU, or tanh and erf, differ at one of them
@@ -34,19 +35,21 @@ class RidgeForm:
     normed: bool
 
 
-def as_ridge(model: nn.Module, features: ModuleFeatures) -> RidgeForm | None:
-    """The same features as φ(Wx + b), or None where they have another form. `features` has no constant feature."""
+@torch.no_grad()
+def as_ridge(network: PenultimateFeatures) -> RidgeForm | None:
+    """What a network's head reads as φ(Wx + b), or None where it has another form."""
+    model, kind, d = network.model, network.head.weight, math.prod(network.input_shape)
     layers = [
         layer
         for layer in model.modules()
-        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (features.d, features.p)
+        if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == (d, kind.shape[1])
     ]
     if not layers:
         return None
     stream = torch.Generator().manual_seed(0)
-    rows = torch.randn(PROBES, features.d, generator=stream).to(device=features.device, dtype=features.dtype)
+    rows = torch.randn(PROBES, d, generator=stream).to(kind)
     probes = torch.cat([scale * rows for scale in SCALES])
-    seen = features(probes)
+    seen = network(probes.reshape(-1, *network.input_shape))
     if not bool(seen.isfinite().all()):
         raise ExhumeError("expected a network that makes finite features of random inputs, found NaN or infinity")
     for layer in layers:
@@ -102,33 +105,5 @@ def _values(features: RidgeFeatures) -> Float[Tensor, "p d"]:
 
 
 def _agree(activation: Activation, linear: Float[Tensor, "m p"], seen: Float[Tensor, "m p"]) -> bool:
-    with torch.no_grad():
-        made = activation.value(linear.clone())
+    made = activation.value(linear.clone())
     return bool(torch.allclose(made, seen, rtol=AGREES, atol=AGREES * float(seen.abs().max())))
-
-
-def shared_groups(model: nn.Module, head: str, p: int, bias: bool) -> Int[Tensor, " p"] | None:
-    """Features that share their weights, as the positions of one channel do: only whole groups may be held out.
-
-    Told from the last layer before the head: the positions of a convolution are next to each other, the tokens of a
-    transformer are a stride apart. None where each feature has weights of its own.
-    """
-    width, channels_first = _last_width(model, head)
-    flat = p - bias
-    if width is None or width >= flat or flat % width:
-        return None
-    shape, axis = ((width, flat // width), 0) if channels_first else ((flat // width, width), 1)
-    groups = axis_groups(shape, axis)
-    return torch.cat([groups, torch.tensor([width])]) if bias else groups
-
-
-def _last_width(model: nn.Module, head: str) -> tuple[int | None, bool]:
-    width, channels_first = None, True
-    for name, layer in model.named_modules():
-        if name == head:
-            break
-        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-            width, channels_first = layer.out_channels, True
-        elif isinstance(layer, nn.LayerNorm) and len(layer.normalized_shape) == 1:
-            width, channels_first = layer.normalized_shape[0], False
-    return width, channels_first

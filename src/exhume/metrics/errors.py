@@ -13,15 +13,20 @@ candidates than samples to choose from: hence `chance_error`, the number to prin
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import UsageError
 from exhume.metrics.matching import UNMATCHED_DISTANCE, Matching, assign, check_rows, match, to_norm
+from exhume.shown import Shown
+
+if TYPE_CHECKING:
+    from exhume.picture_grid import PictureGrid
 
 FeatureBlocks = Iterable[tuple[Float[Tensor, "n _"], Float[Tensor, "m _"]]]
 """Features of the samples and of the candidates for one block of rows of V after the other."""
@@ -31,8 +36,17 @@ CHANCE_STREAM = 0x6368616E6365
 """Sets the chance draws apart from data drawn with the same seed, which they would otherwise hit."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The rows behind an evaluation, as they were given and not copied: what its plot needs."""
+
+    samples: Float[Tensor, "n d"] = field(repr=False)
+    candidates: Float[Tensor, "m d"] = field(repr=False)
+    image_shape: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(Shown):
     """A reconstruction held against the truth."""
 
     n: int
@@ -53,6 +67,42 @@ class Evaluation:
     """r, Eq. 167; None if no features were given."""
     matching: Matching
     """The pairs behind `error`."""
+    pairs: Pairs | None = None
+    """The rows themselves, where a plot may be asked for."""
+
+    def plot(self, image_shape: tuple[int, int, int] | None = None, columns: int = 10) -> "PictureGrid":
+        """True pictures above what was recovered of them, the closest first, each pair on the scale of the true one.
+
+        Candidates are shown with the matched sign and at the norm of the sample; without one there is an even gray.
+        """
+        if self.pairs is None:
+            raise UsageError(
+                "expected an evaluation that has its rows, found numbers only; make it with exhume.evaluate"
+            )
+        from exhume.picture_grid import MOST_PICTURES, picture_grid, require_pictures
+
+        shape = require_pictures(image_shape or self.pairs.image_shape, self.pairs.samples.shape[1])
+        order = self.distances.argsort(stable=True)[:MOST_PICTURES]
+        true, found = _aligned(self.pairs, self.matching, order)
+        low, high = true.amin(dim=1, keepdim=True), true.amax(dim=1, keepdim=True)
+        true, found = ((rows - low) / torch.where(high > low, high - low, 1.0) for rows in (true, found))
+        found = torch.where(self.matching.matched[order][:, None], found, 0.5)
+        bands = [("true", true.reshape(-1, *shape)), ("recovered", found.reshape(-1, *shape))]
+        return picture_grid(bands, columns)
+
+    def _lines(self) -> dict[str, str | int | float | None]:
+        return {
+            "samples": self.n,
+            "candidates": self.m,
+            "recovered": f"{round(self.recovered_fraction * self.n):,} of {self.n:,}",
+            "error": self.error,
+            "signed_error": self.signed_error,
+            "chance_error": self.chance_error,
+            "span_residual": self.span_residual,
+        }
+
+    def _remark(self) -> str:
+        return "Errors are mean distances over the root of d: 0 is perfect, and chance is what random candidates reach."
 
     @property
     def distances(self) -> Float[Tensor, " n"]:
@@ -172,6 +222,18 @@ def evaluate(
         span_residual=None if feature_blocks is None or p is None else span_residual(feature_blocks, p),
         matching=matching,
     )
+
+
+def _aligned(
+    pairs: Pairs, matching: Matching, order: Int[Tensor, " k"]
+) -> tuple[Float[Tensor, "k d"], Float[Tensor, "k d"]]:
+    """Samples, and their candidates with the matched sign and at the norm of the sample."""
+    true = pairs.samples[order].double()
+    if not len(pairs.candidates):
+        return true, torch.zeros_like(true)
+    rows = pairs.candidates.double()[matching.candidate[order].clamp_min(0)]
+    lengths = rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    return true, rows * matching.sign.to(rows)[order][:, None] * (true.norm(dim=1, keepdim=True) / lengths)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume.networks.attention import differentiable_attention
-from exhume.networks.loading import LISTED, check_inputs
+from exhume.networks.loading import LISTED, check_inputs, evaluating
 
 _Layer = TypeVar("_Layer", bound=nn.Module)
 
@@ -41,6 +42,14 @@ def find_head(model: nn.Module, name: str | None = None, probe: Tensor | None = 
     )
 
 
+def plain_head(model: nn.Module, name: str | None, probe: Tensor) -> nn.Linear:
+    """The same, of which weights and bias are all there is."""
+    head = find_head(model, name, probe)
+    if not set(head.state_dict()) <= {"weight", "bias"}:
+        raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(head.state_dict())}")
+    return head
+
+
 def name_of(model: nn.Module, head: nn.Linear) -> str:
     """The name that a layer has in the model; "" if it is the model itself."""
     names = [name for name, layer in model.named_modules() if layer is head]
@@ -66,6 +75,12 @@ def head_tensors(model: nn.Module, head_name: str) -> tuple[str, ...]:
     return tuple(f"{head_name}.{name}" if head_name else name for name in head.state_dict())
 
 
+def with_bias(weight: Float[Tensor, "h ..."], bias: Float[Tensor, " h"] | None) -> Float[Tensor, "h c"]:
+    """W̃ = [W, b]: a bias is the weight of an input that is always 1. The kernels of a convolution are flattened."""
+    weight = weight.detach().flatten(start_dim=1)
+    return weight if bias is None else torch.cat([weight, bias.detach().to(weight)[:, None]], dim=1)
+
+
 class _Reached(Exception):
     """The forward pass has come to the head: what follows is not needed."""
 
@@ -75,27 +90,37 @@ class PenultimateFeatures(nn.Module):
 
     A hook takes the head's input, so nothing is assumed of how the model calls its head, and the result belongs to the
     same transform as the call: torch.func's jvp, vjp and vmap work, also through `functional_call`, and attention is
-    computed in a way that allows them.
+    computed in a way that allows them. `model` itself, called by somebody else, runs to its end.
     """
 
-    def __init__(self, model: nn.Module, head_name: str) -> None:
+    def __init__(self, model: nn.Module, head_name: str, input_shape: tuple[int, ...]) -> None:
         super().__init__()
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
         self.head_name = head_name
-        self._seen: list[Tensor] = []
-        self.model.get_submodule(head_name).register_forward_pre_hook(self._take)
+        self.input_shape = input_shape
+        """Of one input."""
 
-    def _take(self, head: nn.Module, seen: tuple[Tensor, ...]) -> None:
-        self._seen.append(seen[0])
-        raise _Reached
+    @property
+    def head(self) -> nn.Linear:
+        layer = self.model.get_submodule(self.head_name)
+        assert isinstance(layer, nn.Linear)
+        return layer
 
     def forward(self, inputs: Tensor) -> Tensor:
-        self._seen.clear()
+        seen: list[Tensor] = []
+
+        def take(head: nn.Module, given: tuple[Tensor, ...]) -> None:
+            seen.append(given[0])
+            raise _Reached
+
+        hook = self.head.register_forward_pre_hook(take)
         try:
             with differentiable_attention():
                 self.model(inputs)
         except _Reached:
-            return self._seen.pop()
+            return seen[0]
+        finally:
+            hook.remove()
         raise UsageError(f"expected the model to call its head {self.head_name!r}, found that it does not")
 
 
@@ -103,7 +128,7 @@ def split_at_head(model: nn.Module, head: nn.Linear, probe: Tensor) -> Penultima
     """The map from inputs to the head's input, tried out on the probe (at least two inputs, in the model's shape)."""
     check_inputs(probe)
     name = name_of(model, head)
-    features = PenultimateFeatures(model, name)
+    features = PenultimateFeatures(model, name, tuple(probe.shape[1:]))
     with torch.no_grad():
         calls = _count_calls(model, name, probe)
         if calls != 1:
@@ -142,15 +167,11 @@ def _calls(model: nn.Module, layers: Sequence[nn.Linear], probe: Tensor) -> list
 def _calls_of(model: nn.Module, layers: Sequence[_Layer], probe: Tensor) -> list[_Layer]:
     """The layers in the order of their calls; counted on the model itself, in evaluation mode."""
     calls: list[_Layer] = []
-    training = {name: layer.training for name, layer in model.named_modules()}
     handles = [layer.register_forward_pre_hook(lambda called, seen: calls.append(called)) for layer in layers]
     try:
-        model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(model):
             model(probe)
     finally:
         for handle in handles:
             handle.remove()
-        for name, layer in model.named_modules():
-            layer.training = training[name]
     return calls

@@ -125,6 +125,18 @@ def check_inputs(inputs: Tensor) -> None:
 
 
 @contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while, and then each layer in its own mode again."""
+    modes = {layer: layer.training for layer in model.modules()}
+    try:
+        model.eval()
+        yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode
+
+
+@contextmanager
 def _importable(folder: Path) -> Iterator[None]:
     """A command's own folder is not on Python's path, and a user's module usually lies where the command is run."""
     place = str(folder)

@@ -87,7 +87,7 @@ def _of_optimiser(
         return not touched and not list(modules[name].buffers(recurse=False))
 
     layers = [
-        optimiser_layer(model, state, seen.name, leak=seen.leak or 0.0, reads=seen.reads, reading=seen.reading)
+        seen.named(optimiser_layer(model, state, seen.name))
         for seen in seen_layers(model, input_shape, still)
         if seen.why_not is None
         and kept.get(f"{seen.name}.weight" if seen.name else "weight")

@@ -1,12 +1,19 @@
-"""Layers of a module that read the inputs, or features that training did not change, at both ends of training."""
+"""Layers that read the inputs, or features that training did not change, at both ends of training."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from exhume.layer_states import LayerStates, changed, with_bias
+from exhume.features.mixed_rows import MixedRows
+from exhume.features.rows import Rows, blocks
+from exhume.layer_states import FAINT, LayerStates, changed
+from exhume.networks.head import with_bias
+from exhume.observation import Observation
 from exhume.observing.seen_layers import ORDER, seen_layers
+
+MOST_NUMBERS = 50_000_000  # of one state of a layer that is made from its rows; four of that size are held in float64
 
 
 def dense_layers(trained: nn.Module, started: nn.Module, input_shape: tuple[int, ...]) -> tuple[LayerStates, ...]:
@@ -17,17 +24,37 @@ def dense_layers(trained: nn.Module, started: nn.Module, input_shape: tuple[int,
         before = modules[seen.name]
         ends = [with_bias(layer.weight, layer.bias) for layer in (before, seen.layer)]
         if seen.why_not is None and not torch.equal(ends[0], ends[1]):
-            found.append(
-                changed(
-                    *ends,
-                    bias=seen.layer.bias is not None,
-                    name=seen.name,
-                    leak=seen.leak or 0.0,
-                    reads=seen.reads,
-                    reading=seen.reading,
-                )
-            )
+            found.append(seen.named(changed(*ends, bias=seen.layer.bias is not None, name=seen.name)))
     return in_order(found)
+
+
+def layers_of(observation: Observation) -> tuple[LayerStates, ...]:
+    """Those that were observed, or the first layer of features φ(Vx) where its start is known."""
+    if observation.layers:
+        return observation.layers
+    initial = observation.initial_rows
+    if initial is None:
+        return ()
+    features = observation.ridge
+    if features.activation.leak > FAINT or features.bias is not None or features.p * features.d > MOST_NUMBERS:
+        return ()  # the start of the bias is not part of such an observation
+    ends = _values(initial), _values(trained_rows(observation, initial))
+    layer = changed(*ends, bias=False, name="first layer", leak=features.activation.leak)
+    return (layer,)
+
+
+def trained_rows(observation: Observation, initial: Rows) -> Rows:
+    """The first layer at the end of training, of an observation that shows it there or halfway from its start."""
+    shown = observation.ridge.rows
+    return MixedRows(shown, 2.0, initial, -1.0) if observation.knowledge.initial_body else shown
+
+
+def with_layers(observation: Observation) -> Observation:
+    """The same observation, with the dense layers of a network that is known at both ends of its training."""
+    ends = observation.features.networks
+    if observation.layers or len(ends) < 2:
+        return observation
+    return replace(observation, layers=dense_layers(ends[-1].model, ends[0].model, ends[-1].input_shape))
 
 
 def in_order(found: list[LayerStates]) -> tuple[LayerStates, ...]:
@@ -44,3 +71,7 @@ def unchanged(trained: nn.Module, started: nn.Module) -> Callable[[str], bool]:
         return all(torch.equal(value, before[key]) for key, value in now[name].state_dict().items())
 
     return still
+
+
+def _values(rows: Rows) -> Tensor:
+    return torch.cat([rows.block(part.start, part.stop) for part in blocks(rows, rows.block_rows)])

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from exhume.errors import ExhumeError
-from exhume.layer_states import LayerStates, Source, averaged, with_bias
-from exhume.readings import Reading
+from exhume.layer_states import LayerStates, Source, averaged
+from exhume.networks.head import with_bias
 
 BUFFERS: dict[str, Source] = {"momentum_buffer": "momentum", "exp_avg": "adam"}
 
@@ -32,15 +32,7 @@ class Kept:
     unassigned: tuple[str, ...] = ()
 
 
-def optimiser_layer(
-    model: nn.Module,
-    state: Mapping[str, Any],
-    name: str,
-    *,
-    leak: float = 0.0,
-    reads: str = "inputs",
-    reading: Reading | None = None,
-) -> LayerStates:
+def optimiser_layer(model: nn.Module, state: Mapping[str, Any], name: str) -> LayerStates:
     """The layer of that name, with the average of its gradients in an optimiser's state dict."""
     layer = dict(model.named_modules()).get(name)
     if not isinstance(layer, nn.Linear | nn.Conv2d):
@@ -53,16 +45,7 @@ def optimiser_layer(
     if layer.bias is not None:
         bias, _ = _buffer(kept, f"{name}.bias" if name else "bias")
     ends = with_bias(layer.weight, layer.bias)
-    return averaged(
-        with_bias(weight, bias),
-        ends,
-        bias=bias is not None,
-        name=name,
-        source=source,
-        leak=leak,
-        reads=reads,
-        reading=reading,
-    )
+    return averaged(with_bias(weight, bias), ends, bias=bias is not None, name=name, source=source)
 
 
 def kept_of(model: nn.Module, state: Mapping[str, Any]) -> Kept:

@@ -10,7 +10,8 @@ is below half the channels and below the size of a patch: otherwise a single ima
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -18,7 +19,8 @@ from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume.features.module import penultimate_features
-from exhume.layer_states import FAINT
+from exhume.layer_states import FAINT, LayerStates
+from exhume.networks.loading import evaluating
 from exhume.picture_layouts import layouts
 from exhume.readings import Embeddings, Patches, Reading
 
@@ -38,6 +40,10 @@ class SeenLayer:
     leak: float | None
     why_not: str | None
     reading: Reading | None = None
+
+    def named(self, states: LayerStates) -> LayerStates:
+        """States of this layer, with what was seen of it."""
+        return replace(states, name=self.name, leak=self.leak or 0.0, reads=self.reads, reading=self.reading)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,23 +164,17 @@ def _recorded(model: nn.Module) -> Iterator[list[_Call]]:
 
     for name, layer in model.named_modules():
         if next(layer.parameters(recurse=False), None) is not None:
-            hooks.append(layer.register_forward_hook(_named(hook, name)))
+            hooks.append(layer.register_forward_hook(partial(hook, name)))
     grads = [parameter.requires_grad for parameter in model.parameters()]
-    modes = {layer: layer.training for layer in model.modules()}
-    model.requires_grad_(True).eval()  # random inputs must not move the statistics of a batch norm
+    model.requires_grad_(True)
     try:
-        yield calls
+        with evaluating(model):  # random inputs must not move the statistics of a batch norm
+            yield calls
     finally:
         for one in hooks:
             one.remove()
         for parameter, wanted in zip(model.parameters(), grads, strict=True):
             parameter.requires_grad_(wanted)
-        for layer, mode in modes.items():
-            layer.training = mode
-
-
-def _named(hook, name: str):  # type: ignore[no-untyped-def]
-    return lambda layer, handed, given: hook(name, layer, handed, given)
 
 
 def _leak(outputs: Tensor, call: _Call) -> float | None:

@@ -121,7 +121,15 @@ def case_of(subject: Subject, evidence: Evidence) -> Case:
         pictures=int(found.facts.get("pictures") or 0) if found is not None else 0,
         pieces=None if reading is None else reading.noun,
         whole=reading is not None and reading.pieces > 1,
+        **_held_out(found),
     )
+
+
+def _held_out(found: Reconstruction | None) -> dict[str, str]:
+    """In the words of the attack; older ones have left none."""
+    if found is None or found.held_out is None:
+        return {}
+    return {"held_out": found.held_out.what, "looked_at": found.held_out.looked_at}
 
 
 def trusted(found: Reconstruction) -> int:
@@ -240,6 +248,7 @@ def _attack(subject: Subject, found: Reconstruction) -> dict[str, Any]:
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,
         "held_out_rows": found.certificate.held_out_rows,
+        "held_out": "weights" if found.held_out is None else found.held_out.what,
         "layer": _layer(found),
         "converged": _converged(found),
         "iterations": found.iterations,

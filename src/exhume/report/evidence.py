@@ -12,8 +12,8 @@ from exhume.experiments.scoring import matched_pixels
 from exhume.metrics.errors import RECOVERED_DISTANCE, Evaluation, evaluate
 from exhume.metrics.images import PSNR_CAP, ImageScores, chance_image_scores, image_scores
 from exhume.observation import Observation
+from exhume.picture_grid import from_rows
 from exhume.reconstruction import Reconstruction
-from exhume.report.pictures import from_rows
 
 SMALLEST_SCORED_SIDE = 3
 

@@ -1,11 +1,5 @@
-"""Figures as PNG files: true images above what was recovered, candidates alone, the loss.
+"""Figures as PNG files: true images above what was recovered, candidates alone, the loss. Never through pyplot."""
 
-Drawn on figures of their own, never through pyplot, so that nothing global is touched. Pictures are enlarged by a whole
-factor and land on whole pixels: one value of the data is one square of the figure.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +11,10 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from exhume.errors import UsageError
+from exhume.picture_grid import ACCENT, DOTS_PER_INCH, INK, picture_grid
 from exhume.report.figure_file import save_figure
-from exhume.report.pictures import as_array
 
-DOTS_PER_INCH = 100
-PICTURE_PIXELS = 112
-TALLEST_PIXELS = 20_000
-GAP, BAND_GAP, MARGIN, LABEL_WIDTH = 6, 18, 16, 72
-INK, FAINT, ACCENT = "#24211d", "#8a837a", "#9c4a1a"
+FAINT = "#8a837a"
 SMALLEST_LOSS = 1e-18
 
 
@@ -32,12 +22,12 @@ def draw_pairs(truth: Float[Tensor, "n c h w"], found: Float[Tensor, "m c h w"],
     """Odd rows show the true images, even rows what was recovered of them; found[i] belongs to truth[i]."""
     if truth.shape[0] != found.shape[0]:
         raise UsageError(f"expected one recovered image for each of {len(truth)} true images, found {len(found)}")
-    _draw_bands([("true", truth), ("recovered", found)], path, columns)
+    save_figure(picture_grid([("true", truth), ("recovered", found)], columns), path)
 
 
 def draw_candidates(found: Float[Tensor, "m c h w"], path: Path, columns: int = 10) -> None:
     """The candidates in their order, where there is no truth to put beside them."""
-    _draw_bands([("candidates", found)], path, columns)
+    save_figure(picture_grid([("candidates", found)], columns), path)
 
 
 def draw_trace(trace: list[dict[str, float]], path: Path, held_out_loss: float | None = None) -> None:
@@ -82,74 +72,3 @@ def _add_passes(axes: Axes, iterations: np.ndarray, passes: np.ndarray) -> None:
 def _quiet(axes: Axes, *sides: str) -> None:
     for side in sides:
         axes.spines[side].set_visible(False)
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where things are, in pixels. A block is one row of every band, so a true image and what was recovered of it."""
-
-    factor: int
-    height: int
-    width: int
-    columns: int
-    blocks: int
-    bands: int
-
-    @property
-    def canvas(self) -> tuple[int, int]:
-        across = LABEL_WIDTH + self.columns * (self.width + GAP) - GAP + MARGIN
-        return 2 * MARGIN + self.blocks * self.block_height - BAND_GAP, across
-
-    @property
-    def block_height(self) -> int:
-        return self.bands * (self.height + GAP) - GAP + BAND_GAP
-
-    def top(self, block: int, band: int) -> int:
-        return MARGIN + block * self.block_height + band * (self.height + GAP)
-
-    def left(self, column: int) -> int:
-        return LABEL_WIDTH + column * (self.width + GAP)
-
-
-def _draw_bands(bands: Sequence[tuple[str, Float[Tensor, "n c h w"]]], path: Path, columns: int) -> None:
-    count = len(bands[0][1])
-    if count == 0 or columns < 1:
-        raise UsageError(f"expected at least one image and one column, found {count} images and {columns} columns")
-    layout = _lay_out(bands, count, min(columns, count))
-    canvas = np.full((*layout.canvas, 3), 255, dtype=np.uint8)
-    for band, (_, pictures) in enumerate(bands):
-        for index, picture in enumerate(pictures):
-            block, column = divmod(index, layout.columns)
-            top, left = layout.top(block, band), layout.left(column)
-            enlarged = _enlarge((as_array(picture) * 255).round(), layout)
-            canvas[top : top + layout.height, left : left + layout.width] = enlarged
-    tall, across = layout.canvas
-    figure = Figure(figsize=(across / DOTS_PER_INCH, tall / DOTS_PER_INCH), dpi=DOTS_PER_INCH)
-    FigureCanvasAgg(figure)
-    figure.figimage(canvas, resize=False)
-    for block in range(layout.blocks):
-        for band, (name, _) in enumerate(bands):
-            _label(figure, layout, layout.top(block, band), name, INK if band == 0 else ACCENT)
-    save_figure(figure, path)
-
-
-def _lay_out(bands: Sequence[tuple[str, Float[Tensor, "n c h w"]]], count: int, columns: int) -> _Layout:
-    """The finest grid gives the pixels of a picture; coarser ones (blurred pictures) are enlarged to the same size."""
-    height = max(pictures.shape[2] for _, pictures in bands)
-    width = max(pictures.shape[3] for _, pictures in bands)
-    blocks = -(-count // columns)
-    tallest = TALLEST_PIXELS // (blocks * len(bands))
-    factor = max(1, min(round(PICTURE_PIXELS / max(height, width)), tallest // height))
-    return _Layout(factor, height * factor, width * factor, columns, blocks, len(bands))
-
-
-def _enlarge(picture: np.ndarray, layout: _Layout) -> np.ndarray:
-    rows = np.arange(layout.height) * picture.shape[0] // layout.height
-    columns = np.arange(layout.width) * picture.shape[1] // layout.width
-    return picture[np.ix_(rows, columns)]
-
-
-def _label(figure: Figure, layout: _Layout, top: int, name: str, colour: str) -> None:
-    tall, across = layout.canvas
-    x, y = (LABEL_WIDTH - 8) / across, 1 - (top + layout.height / 2) / tall
-    figure.text(x, y, name, ha="right", va="center", fontsize=8, color=colour)

@@ -1,7 +1,7 @@
 """The recovery as it happened: snapshots of the candidates, held against what they became.
 
 Nothing here was known to the attack. Each snapshot is matched with the true records (or with the final candidates,
-where there are none) after the fact, and judged once more on the weights that were kept from the attack.
+where there are none) after the fact. What each leaves unexplained of the held-out weights is what the attack recorded.
 """
 
 from dataclasses import dataclass, replace
@@ -11,26 +11,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.attacks.judgement import Resources
-from exhume.attacks.modules.case import ModuleCase
-from exhume.attacks.ridge.case import RidgeCase
-from exhume.errors import ExhumeError
+from exhume.attacks.snapshots import Snapshot
 from exhume.experiments.scoring import matched_pixels
-from exhume.experiments.snapshots import Snapshot
-from exhume.features.module import ModuleFeatures
 from exhume.metrics.matching import Matching, match, to_norm
-from exhume.observation import Observation
+from exhume.picture_grid import from_rows
 from exhume.reconstruction import Reconstruction
-from exhume.report.pictures import blurred, from_rows, to_base64_png
+from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.subject import Subject
 
 MOST_STRIPS = 12
 MOST_BARS = 60
 THUMBNAIL_SIDE = 32
 MOST_STRIP_CHARACTERS = 1_200_000
-MOST_JUDGED = 5e11
-"""Multiplications that judging all snapshots may take: seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +41,8 @@ def recovery(subject: Subject, rows: list[dict[str, Any]], reveal: bool) -> Reco
     last = Snapshot(found.iterations, found.passes, found.loss, found.candidates)
     earlier = [snapshot for snapshot in subject.snapshots if snapshot.iteration < last.iteration]
     snapshots = [*earlier, last]
-    unseen = [*_unseen_losses(subject.observation, found, earlier), found.held_out_loss]
+    recorded = {} if found.held_out is None else dict(found.held_out.along)
+    unseen = [*(recorded.get(snapshot.iteration) for snapshot in earlier), found.held_out_loss]
     matchings = [_matched(subject, found, snapshot) for snapshot in snapshots]
     order = [row["sample" if subject.truth is not None else "candidate"] for row in rows]
     frames = [
@@ -74,24 +67,6 @@ def _matched(subject: Subject, found: Reconstruction, snapshot: Snapshot) -> Mat
         norm = samples.shape[1] ** 0.5
         samples, candidates = to_norm(samples, norm), to_norm(candidates, norm)
     return match(samples, candidates, sign_free=True)
-
-
-def _unseen_losses(observation: Observation, found: Reconstruction, earlier: list[Snapshot]) -> list[float | None]:
-    """What each snapshot leaves unexplained of the weights that were kept from the attack."""
-    multiplications = 6.0 * observation.features.p * observation.d * sum(len(shot.candidates) for shot in earlier)
-    if multiplications > MOST_JUDGED or not earlier or found.method == "silent-units":  # which held out units
-        return [None] * len(earlier)
-    held_out = float(found.settings.get("held_out", HELD_OUT_FRACTION))
-    resources = Resources(None, torch.float32, torch.float32, torch.device("cpu"))
-    try:
-        case: RidgeCase | ModuleCase
-        if isinstance(observation.features, ModuleFeatures):
-            case = ModuleCase.open(observation, found.seed, held_out, resources)
-        else:
-            case = RidgeCase.open(observation, True, found.seed, held_out, resources)
-        return [case.judge(shot.candidates.float()).certificate.held_out_loss for shot in earlier]
-    except (ExhumeError, RuntimeError):  # a curve less: no reason to have no page
-        return [None] * len(earlier)
 
 
 def _strips(

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from exhume.observation import Initial, Observation
+from exhume.attacks.given import Given, Kind, of_the_head
+from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 from exhume.report.defences import not_audited
-from exhume.report.numbers import plain
 
 
 def not_tested(
@@ -24,9 +24,9 @@ def not_tested(
         starts = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         gaps = [f"Attacks other than {' and '.join(methods)}, and other starts than {starts}."]
     gaps += [
-        _other_layers(observation),
+        _other_layers(found, observation),
         "Membership inference, attribute inference, and attacks through the model's answers alone (black-box).",
-        "Attackers who also hold public data of the same kind or a learned image prior.",
+        _other_priors(found),
         not_audited(defences),
     ]
     if told is not None:
@@ -37,46 +37,64 @@ def not_tested(
     return gaps
 
 
+_TITLES: dict[Kind, str] = {
+    "weights": "The trained weights, white-box, after training",
+    "features": "The features in front of them",
+    "initial": "The weights of the last layer before training",
+    "body": "The layers before the head as they were before training",
+    "layer": "Another state of a layer, or an average of its gradients",
+    "samples": "The number of training samples",
+    "norm": "The norm of the training rows",
+    "shape": "The shape of the images",
+    "prior": "A prior on the data",
+    "subspace": "A subspace that the data lie in",
+    "labels": "The labels",
+    "records": "Any training sample, or the seed that drew them",
+}
+
+
 def knowledge(found: Reconstruction | None, observation: Observation) -> list[dict[str, Any]]:
-    """What the attacker had, as a tick-list."""
-    told, norm = told_samples(found, observation), observation.knowledge.norm
-    prior = _prior(found)
-    return [
-        _item(True, f"The trained weights ({observation.p:,} numbers; white-box, after training)"),
-        _item(True, f"The features: {observation.features.description}"),
-        _start(observation.knowledge.initial),
-        _item(_knows_body(observation), "The layers before the head as they were before training"),
-        _item(told is not None, "The number of training samples" + ("" if told is None else f" ({told:,})")),
-        _item(norm is not None, "The norm of the training rows" + ("" if norm is None else f" ({plain(norm)})")),
-        _item(observation.image_shape is not None, "The shape of the images (to display them)"),
-        _item(prior is not None, "A prior on the data" + (f" ({prior})" if prior else "")),
-        _item(False, "The labels"),
-        _item(False, "Any training sample, or the seed that drew them"),
-    ]
+    """What the attacker had, as a tick-list: what the attack recorded that it was given and made use of."""
+    given = {} if found is None else dict(found.given)
+    if not given:
+        given = {str(kind): detail for kind, detail in _as_told(found, observation).items()}
+    if observation.image_shape is not None:
+        given.setdefault("shape", "to display them")
+    return [_item(kind in given, title, given.get(kind, "")) for kind, title in _TITLES.items()]
 
 
-def _other_layers(observation: Observation) -> str:
+def _as_told(found: Reconstruction | None, observation: Observation) -> Given:
+    """For attacks that left no record: what the observation says, and the settings and facts of the attack."""
+    given = of_the_head(observation.told(told_samples(found, observation)))
+    if observation.initial_rows is not None:
+        given["body"] = "the first layer"
+    if found is not None and found.facts.get("prior"):
+        given["prior"] = str(found.facts["prior"])
+    return given
+
+
+def _item(known: bool, title: str, detail: str) -> dict[str, Any]:
+    return {"known": known, "what": f"{title} ({detail})" if detail else title}
+
+
+def _other_priors(found: Reconstruction | None) -> str:
+    used = None if found is None else found.given.get("prior")
+    if used is None:
+        return "Attackers who also hold public data of the same kind or a learned image prior."
+    return f"Attackers who also hold a learned image prior, or another one than was used ({used})."
+
+
+def _other_layers(found: Reconstruction | None, observation: Observation) -> str:
     if observation.layers:
         return (
             f"Layers other than the head and {observation.layers[0].name}, and what several layers give away together."
         )
-    if observation.initial_rows is None:
+    first = observation.initial_rows is not None
+    if found is not None and found.given:
+        first = "first layer" in found.given.get("body", "") or "both layers" in found.given["weights"]
+    if not first:
         return "Layers other than the head, and what several layers give away together."
-    return "Layers other than the head and the first one, of which the change was used."
-
-
-def _knows_body(observation: Observation) -> bool:
-    known = observation.knowledge.initial_body or observation.initial_rows is not None
-    return known or any(states.start is not None for states in observation.layers)
-
-
-def _prior(found: Reconstruction | None) -> str | None:
-    if found is None:
-        return None
-    told: str | None = found.settings.get("prior")
-    if told not in (None, "none"):
-        return told
-    return "pictures have few edges" if found.facts.get("layout") else None
+    return "Layers other than the head and the first one, which was used."
 
 
 def told_samples(found: Reconstruction | None, observation: Observation) -> int | None:
@@ -85,17 +103,3 @@ def told_samples(found: Reconstruction | None, observation: Observation) -> int 
         return None
     told: int | None = found.settings.get("samples", observation.knowledge.samples)
     return told
-
-
-def _start(initial: Initial) -> dict[str, Any]:
-    told = {
-        "zero": "zero",
-        "known": "known",
-        "seed": "one of those that a known rule draws from a seed",
-        "distribution": "no more than their distribution",
-    }[initial]
-    return _item(initial != "distribution", f"The weights before training ({told})")
-
-
-def _item(known: bool, what: str) -> dict[str, Any]:
-    return {"known": known, "what": what}

@@ -40,7 +40,7 @@ def _what_was_left(content: dict[str, Any]) -> str:
         return ""
     checked = "no weights held out"
     if attack["held_out_loss"] is not None:
-        checked = f"{plain(attack['held_out_loss'])} on {attack['held_out_rows']:,} held-out weights"
+        checked = f"{plain(attack['held_out_loss'])} on {attack['held_out_rows']:,} {attack['held_out']} held out"
     return f"Unexplained share of the weights: {plain(attack['loss'])} on those used, {checked}. "
 
 

@@ -10,6 +10,8 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from exhume.picture_grid import as_array
+
 LARGEST_BLURRED_SIDE = 6
 SMALLEST_REDUCTION = 4
 BLUR_PER_SIDE = 1 / 8
@@ -28,18 +30,6 @@ def blurred(pictures: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c small_h sm
     sigma = longest * BLUR_PER_SIDE
     smooth = gaussian_filter(pictures.detach().cpu().double().numpy(), sigma=(0, 0, sigma, sigma), mode="mirror")
     return torch.nn.functional.adaptive_avg_pool2d(torch.from_numpy(smooth), small)
-
-
-def from_rows(rows: Float[Tensor, "m d"], image_shape: tuple[int, int, int]) -> Float[Tensor, "m c h w"]:
-    """Rows of unknown scale as pictures: each is stretched from its smallest to its largest value."""
-    low, high = rows.amin(dim=1, keepdim=True), rows.amax(dim=1, keepdim=True)
-    return ((rows - low) / torch.where(high > low, high - low, 1.0)).reshape(-1, *image_shape)
-
-
-def as_array(picture: Float[Tensor, "c h w"]) -> np.ndarray:
-    """Height × width × 3 in [0, 1]; a picture that is neither gray nor RGB is shown as the mean of its channels."""
-    shown = picture if len(picture) in (1, 3) else picture.mean(dim=0, keepdim=True)
-    return shown.detach().cpu().double().clamp(0, 1).expand(3, -1, -1).permute(1, 2, 0).numpy()
 
 
 def to_base64_png(picture: Float[Tensor, "c h w"]) -> str:

@@ -4,8 +4,8 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
+from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.experiments.run import RunFolder
-from exhume.experiments.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.report.commands import commands
 from exhume.report.defences import applied_defences
 from exhume.report.recipes import recipes_section

@@ -27,6 +27,10 @@ class Case:
     """What the candidates are where they are no inputs: one of them, and several."""
     whole: bool = False
     """Whether an input has several such pieces."""
+    held_out: str = "weights"
+    """What was held out, in the words of the attack that did it."""
+    looked_at: str = ""
+    """What the attack learned from it all the same."""
 
 
 def verdict(case: Case) -> dict[str, str]:
@@ -59,7 +63,7 @@ def _rest(case: Case, decision: Decision) -> str:
             )
         case Ground.REFUTED:
             return (
-                "the attack explained the weights that it used but not those kept from it, so what it found is not the "
+                "the attack explained the weights that it fitted but not those held out, so what it found is not the "
                 "training data. A better attack may do more."
             )
         case Ground.NOT_CONVERGED | Ground.UNCHECKED if case.pictures:
@@ -80,11 +84,11 @@ def _rest(case: Case, decision: Decision) -> str:
             )
         case Ground.CONTRADICTION:
             return (
-                f"weights kept from the attack confirm its candidates, but they are {none}. Are these the records, "
+                f"{_kept(case)} confirm the candidates, but they are {none}. Are these the records, "
                 "prepared as in training? Other data can give the same weights, too."
             )
         case Ground.UNCHECKED:
-            return "no weights were kept from the attack, so nothing confirms what it found."
+            return "nothing was held out, so nothing confirms what the attack found."
         case Ground.NOTHING_RAN:
             return "no attack could be run on these weights, which says nothing in the model's favour."
 
@@ -92,14 +96,14 @@ def _rest(case: Case, decision: Decision) -> str:
 def _certified(case: Case, verdict: Verdict) -> str:
     if verdict is Verdict.RECOVERED:
         found = _found(case)
-        return f"{found} can be read from the weights, as {_kept(case)} kept from the attack confirm."
+        return f"{found} can be read from the weights, as {_kept(case)} confirm."
     if case.units:
         sure = _found(case)
-        return f"{sure} can be read from the weights, as units kept from the attack confirm; there are more in them."
+        return f"{sure} can be read from the weights, as {_kept(case)} confirm; there are more in them."
     candidates = f"{case.candidates:,} candidate{'' if case.candidates == 1 else 's'}"
     share = "part" if case.held_out_loss is None else percent(max(0.0, 1 - case.held_out_loss))
     return (
-        f"{candidates} explain{'s' if case.candidates == 1 else ''} {share} of the weights kept from the attack, so "
+        f"{candidates} explain{'s' if case.candidates == 1 else ''} {share} of the {_kept(case)}, so "
         "part of the training data is exposed."
     )
 
@@ -112,8 +116,8 @@ def _confidence(case: Case, decision: Decision) -> str:
         unseen = _by_units(case)
     elif case.held_out_loss is not None:
         unseen = (
-            f"On {case.held_out_rows:,} weights that the attack never used, the candidates miss a share of "
-            f"{plain(case.held_out_loss)} (0: all explained, 1: as good as nothing)."
+            f"On {case.held_out_rows:,} {case.held_out} that were not fitted, the candidates miss a share of "
+            f"{plain(case.held_out_loss)} (0: all explained, 1: as good as nothing).{_looked_at(case)}"
         )
     control = ""
     if case.findings.control_samples:
@@ -144,12 +148,16 @@ def _advice(case: Case, outcome: Outcome, decision: Decision) -> str:
     if outcome is Outcome.NOT_CONVERGED and case.pictures:
         return "Pictures can be told apart without units that confirm them: look at them before you publish."
     if outcome is Outcome.NOT_CONVERGED:
-        return "Units that the attack never used confirm no sample: this is inconclusive, not safe."
-    return "Units that the attack never used confirm these samples: treat them as exposed."
+        return "Units that were kept from the search confirm no sample: this is inconclusive, not safe."
+    return "Units that were kept from the search confirm these samples: treat them as exposed."
 
 
 def _kept(case: Case) -> str:
-    return "units" if case.units else "weights"
+    return "units kept from the search" if case.units else f"{case.held_out} that were not fitted"
+
+
+def _looked_at(case: Case) -> str:
+    return f" What the attack learned of them all the same: {case.looked_at}." if case.looked_at else ""
 
 
 def _by_units(case: Case) -> str:
@@ -161,7 +169,7 @@ def _by_units(case: Case) -> str:
     least = max(case.chance, 1e-300)
     return (
         f"{told}. They are silent where the recovered samples say so; the chance of that for the least sure sample is "
-        f"{least:.0e} or less."
+        f"{least:.0e} or less.{_looked_at(case)}"
     )
 
 

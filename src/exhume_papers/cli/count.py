@@ -39,10 +39,10 @@ def count(request: CountRequest, json: bool) -> None:
     """
     from exhume.attacks.heavy_ball import HeavyBall
     from exhume.attacks.loop import Limits
-    from exhume.attacks.ridge_view import seen_as_ridge
     from exhume.errors import UsageError
     from exhume.experiments.run import RunFolder
     from exhume.files import write_text
+    from exhume.observing.ridge_view import seen_as_ridge
     from exhume_papers.studies.count import as_csv, certified_samples, estimate, guess_samples
 
     if request.last < request.first:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from exhume.errors import UsageError
+from exhume.picture_grid import as_array
 from exhume.report.figure_file import save_figure
-from exhume.report.pictures import as_array
 
 DOTS_PER_INCH = 100
 PICTURE_PIXELS, FRAME, GAP, BAND_GAP, MARGIN, LABEL_WIDTH = 72, 3, 6, 22, 16, 110

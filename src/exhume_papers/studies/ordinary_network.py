@@ -14,10 +14,11 @@ from exhume.attacks.loop import run_attack
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume.layer_states import changed, with_bias
+from exhume.layer_states import changed
 from exhume.metrics.errors import relative_errors
 from exhume.metrics.matching import match
-from exhume.observing.one_layer import layer_observation
+from exhume.networks.head import with_bias
+from exhume.observing.of_layer import observe_layer
 from exhume.reconstruction import Reconstruction
 
 SAMPLES, UNITS, CLASSES = 50, 2000, 2
@@ -39,7 +40,7 @@ def dig_faces(seed: int = 0) -> Dug:
     data = load(DataConfig(name="faces", samples=SAMPLES, norm="keep", seed=seed))
     before, after = _train(data.inputs.float(), seed)
     states = changed(before, after, bias=True, name="0")
-    found = run_attack(layer_observation(states), SilentUnits(), seed=seed).reconstruction
+    found = run_attack(observe_layer(states), SilentUnits(), seed=seed).reconstruction
     inputs, candidates = data.inputs.float(), found.candidates.float()
     order = match(inputs, candidates, sign_free=False).candidate
     shown = torch.where((order >= 0)[:, None], candidates[order.clamp_min(0)], inputs.mean(dim=0))

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
-from exhume.features.module import penultimate_features
+from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.features.network import body_state, network_features
 from exhume.features.network_source import NetworkSource
-from exhume.networks.head import head_tensors
+from exhume.networks.head import head_tensors, with_bias
 from exhume.networks.loading import with_statistics_of
 from exhume.observation import Knowledge, Observation
+from exhume.observing.of_head import observe_head
 from exhume.start_rule import StartRule
 from exhume_papers.victims.descent import TrainedModule, train_module
 from exhume_papers.victims.descent_loop import Surroundings, Tensors
@@ -73,14 +74,15 @@ def train_network(config: PlannedConfig, data: Dataset, around: Surroundings | N
     initial, final = _head_matrix(plan, trained.initial), _head_matrix(plan, trained.state)
     source = _source(config, plan, trained, data.inputs.dtype)
     features = network_features(source, plan.factory)
-    _check_rebuilt(source, plan, trained, data.inputs[:2])
-    observation = Observation(
+    _check_rebuilt(features, plan, trained, data.inputs[:2])
+    observation = observe_head(
         features,
-        final if config.initial in ("distribution", "seed") else final - trained.scale * initial,
+        final,
         Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, source.initial_state is not None),
         data.image_shape,
-        StartRule("network", *initial.shape) if config.initial == "seed" else None,
-        final if config.initial == "known" else None,
+        initial=initial,
+        scale=trained.scale,
+        start=StartRule("network", *initial.shape),
     )
     return NetworkVictim(observation, trained.descent, initial, trained.note, trained.scale, spent)
 
@@ -124,12 +126,13 @@ def _source(config: NetworkConfig, plan: NetworkPlan, trained: TrainedModule, dt
     )
 
 
+@torch.no_grad()
 def _check_rebuilt(
-    source: NetworkSource, plan: NetworkPlan, trained: TrainedModule, probe: Float[Tensor, "n d"]
+    features: ModuleFeatures, plan: NetworkPlan, trained: TrainedModule, rows: Float[Tensor, "n d"]
 ) -> None:
     """What a factory keeps outside its state dict is not in the observation: the features would be others."""
-    rebuilt = network_features(replace(source, initial_state=None), plan.factory)(probe)
-    own = penultimate_features(trained.model, plan.head_name, plan.input_shape, bias=source.bias)(probe)
+    rebuilt = features.networks[-1](rows.reshape(len(rows), *plan.input_shape))
+    own = penultimate_features(trained.model, plan.head_name, plan.input_shape)(rows)
     if not torch.allclose(rebuilt, own, rtol=1e-4, atol=1e-5 * float(own.abs().max())):
         raise UsageError(
             f"expected {plan.factory} to build the same network again, found other features with the same weights; "
@@ -138,9 +141,8 @@ def _check_rebuilt(
 
 
 def _head_matrix(plan: NetworkPlan, state: Tensors) -> Float[Tensor, "k p"]:
-    """The head's weights, and its bias as the weights of a feature that is always 1."""
-    tensors = [state[name] for name in head_tensors(plan.model, plan.head_name)]
-    return torch.cat([tensor if tensor.ndim == 2 else tensor[:, None] for tensor in tensors], dim=1)
+    weight, *bias = (state[name] for name in head_tensors(plan.model, plan.head_name))
+    return with_bias(weight, bias[0] if bias else None).clone()
 
 
 @torch.no_grad()

@@ -12,16 +12,14 @@ from torch import nn
 from exhume import seeds
 from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
-from exhume.networks.head import find_head, name_of
+from exhume.networks.feature_layout import feature_layout
+from exhume.networks.head import find_head, name_of, plain_head
 from exhume.networks.loading import load_factory
 from exhume.networks.resnet import ResNet
 from exhume.networks.vit import VisionTransformer
 from exhume.validation import parse_fields
-from exhume_papers.networks.feature_layout import channel_shape
 from exhume_papers.victims.network_config import NetworkConfig
 from exhume_papers.victims.targets import default_outputs
-
-FEWEST_CHANNELS = 16  # two are always held out as a whole, and of fewer that would be too many
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +103,7 @@ class FactoryConfig(NetworkConfig):
 
     `head` None: the last linear layer that the model calls. `input_shape`: how the model sees one row; None: as
     the images are, or flat where the data are no images. `outputs` None: as many as the head has. Where the head is
-    seen to read a flattened channels × height × width, whole channels are held out; else single coordinates are.
+    seen to read flattened channels, or tokens, whole channels are held out; else single coordinates are.
     """
 
     factory: str
@@ -126,17 +124,12 @@ class FactoryConfig(NetworkConfig):
             model = load_factory(self.factory)
         kind = next((values.dtype for values in model.parameters()), torch.float32)
         probe = torch.zeros((2, *shape), dtype=kind)
-        head = find_head(model, self.head, probe)
-        if not set(head.state_dict()) <= {"weight", "bias"}:
-            raise UsageError(f"expected a head with a plain weight and bias, found {', '.join(head.state_dict())}")
+        head = plain_head(model, self.head, probe)
         if not head.weight.requires_grad:
             raise UsageError("expected a head that is trained, found one whose weights require no gradient")
         outputs = head.out_features if self.outputs is None else self.outputs
-        channels = channel_shape(model, head, probe)
-        if channels is not None and channels[0] < FEWEST_CHANNELS:
-            channels = None
-        axis = None if channels is None else 0
-        return NetworkPlan(model, name_of(model, head), shape, outputs, self.factory, {}, channels, axis)
+        layout = feature_layout(model, head, probe) or (None, None)
+        return NetworkPlan(model, name_of(model, head), shape, outputs, self.factory, {}, *layout)
 
 
 def image_side(data: Dataset, what: str) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
-from exhume.networks.head import find_head, split_at_head
+from exhume.networks.head import find_head, split_at_head, with_bias
 
 RANK_CUTOFF = 1e-3  # of the largest singular value: above what the rounding of many float32 steps leaves
 
@@ -88,14 +88,11 @@ def span_of(trained: Float[Tensor, "k h"], initial: Float[Tensor, "k h"], rows: 
 
 
 def _layer_span(layer: nn.Module, name: str, initial: dict[str, Tensor], rows: Tensor) -> LayerSpan:
-    """A bias is one more weight whose input is always 1."""
     assert isinstance(layer, nn.Linear | nn.Conv2d)
-    trained, start = layer.weight.detach().flatten(start_dim=1), initial[f"{name}.weight"].flatten(start_dim=1)
+    start = with_bias(initial[f"{name}.weight"], initial.get(f"{name}.bias"))
     if layer.bias is not None:
-        trained = torch.cat([trained, layer.bias.detach()[:, None]], dim=1)
-        start = torch.cat([start, initial[f"{name}.bias"][:, None]], dim=1)
         rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-    return span_of(trained, start, rows)
+    return span_of(with_bias(layer.weight, layer.bias), start, rows)
 
 
 def _first_layer(model: nn.Module, name: str | None) -> nn.Module:

@@ -22,6 +22,7 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, Rows, hold, write_rows
 from exhume.networks.initialisation import normal_head
 from exhume.observation import Knowledge, Observation
+from exhume.observing.of_head import observe_head
 from exhume.start_rule import StartRule
 from exhume.validation import parse_fields
 from exhume_papers.networks.two_layer import TwoLayer
@@ -129,13 +130,14 @@ def train_two_layer(
         kept: Rows = shown
     else:
         kept = hold(shown, dtype=data.inputs.dtype) if features_file is None else write_rows(shown, features_file)
-    observation = Observation(
+    observation = observe_head(
         RidgeFeatures(kept, activation(config.activation), trained=not config.freeze),
-        way.head if config.initial in ("distribution", "seed") else way.head - way.scale * head,
+        way.head,
         Knowledge(len(data.inputs), common_norm(data.inputs), config.initial, initial_body=halfway),
         data.image_shape,
-        StartRule("normal", outputs, config.width) if config.initial == "seed" else None,
-        head=way.head if config.initial == "known" else None,
+        initial=head,
+        scale=way.scale,
+        start=StartRule("normal", outputs, config.width),
         initial_rows=_initial_rows(config, rows, data.inputs.dtype) if config.knows_first_layer else None,
     )
     moved = way.rows if isinstance(way.rows, MovedRows) else None

@@ -5,19 +5,21 @@ weight to spare: where all samples are known to have one norm, that of the resul
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.certificate import unjudged
+from exhume.attacks.given import Given, of_the_head
 from exhume.attacks.informed.missing_sample import ACTIVE, MissingSample, remainder, solve_linear
 from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
+from exhume.held_out import HeldOut
 from exhume.known import Known
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate, Outcome
@@ -104,6 +106,34 @@ class InformedCase:
         facts = {"known_samples": len(known), "closed_form": True}
         return cls(observation, known, InformedProblem(loss, None, solved, norm), None, facts)
 
+    @property
+    def held_out(self) -> HeldOut:
+        if self.ridge is None:
+            looked_at = "all weights were fitted, and the norm is what was left to judge by"
+            return HeldOut("norms of samples", torch.arange(int(self._checks_norm)), looked_at)
+        looked_at = "they take part in the outputs of the known samples, which tell the coefficients of these"
+        return replace(self.ridge.held_out, looked_at=looked_at if self.problem.solved is not None else "")
+
+    def unseen_loss(self, candidates: Float[Tensor, "m d"]) -> float | None:
+        if self.ridge is None:
+            return self._by_norm(candidates).held_out_loss
+        return self.ridge.unseen_loss(torch.cat([self.known.inputs.to(candidates), candidates]))
+
+    @property
+    def given(self) -> Given:
+        given = of_the_head(self.observation)
+        if self.problem.norm is None and not self._checks_norm:
+            given.pop("norm", None)
+        given |= {"samples": f"{len(self.known) + 1:,}", "records": f"all samples but one: {len(self.known):,}"}
+        if self.problem.solved is not None:
+            given["labels"] = "of the known samples, with the loss and the penalty"
+        return given
+
+    @property
+    def _checks_norm(self) -> bool:
+        """Whether the norm is left to judge the result by, where no weight is."""
+        return self.ridge is None and self.problem.norm is None and self.observation.knowledge.norm is not None
+
     def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         return candidates.to(self.observation.weights.dtype)
 
@@ -127,7 +157,7 @@ class InformedCase:
 
     def _by_norm(self, candidates: Float[Tensor, "1 d"]) -> Certificate:
         norm = self.observation.knowledge.norm
-        if norm is None or self.problem.norm is not None:
+        if norm is None or not self._checks_norm:
             return unjudged(1)
         off = (float(candidates.norm()) / norm - 1) ** 2
         right = off <= NORM_RIGHT

@@ -8,12 +8,14 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.attacks.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.given import Given, of_the_head, with_smooth_pictures
 from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.room import NetworkSizes, network_room
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, removal_costs
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures
+from exhume.held_out import HeldOut
 from exhume.observation import Observation
 
 PROBES = 16  # random cotangents that estimate the curvature
@@ -34,6 +36,9 @@ class ModuleCase:
     features: ModuleFeatures
     split: CoordinateSplit
     problem: ModuleProblem
+    given: Given
+    what: str = "weights of the last layer"
+    looked_at: str = ""
     facts: Facts = field(default_factory=dict)
 
     @classmethod
@@ -64,11 +69,21 @@ class ModuleCase:
             image_shape=observation.image_shape,
             at_most=at_most,
         )
-        return cls(observation, features, split, problem)
+        given = with_smooth_pictures(of_the_head(observation), observation.image_shape)
+        return cls(observation, features, split, problem, given)
 
     def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         """Candidates of this case are the samples themselves."""
         return candidates
+
+    @property
+    def held_out(self) -> HeldOut:
+        return HeldOut(self.what, self.split.held_out, self.looked_at)
+
+    def unseen_loss(self, candidates: Float[Tensor, "m d"]) -> float | None:
+        loss = self.problem.loss.to(candidates.dtype)
+        coefficients = loss.fit(candidates).coefficients * loss.scale
+        return _loss_on(self.observation, self.features, self.split.held_out, candidates, coefficients)
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         loss = self.problem.loss.to(candidates.dtype)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from exhume.attacks.composition import Composition
+from exhume.attacks.given import Given, of_the_samples, with_smooth_pictures
 from exhume.attacks.judgement import Case, Resources
+from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.tangent.newton import NTK
@@ -32,24 +34,42 @@ class ModuleTangentAttack(ModuleNewton):
     def open_case(
         self, observation: Observation, seed: int, held_out: float, resources: Resources
     ) -> Case[ModuleProblem]:
-        return super().open_case(seen_by_gradients(observation), seed, held_out, resources)
+        return open_by_gradients(observation, seed, held_out, resources)
+
+
+def open_by_gradients(observation: Observation, seed: int, held_out: float, resources: Resources) -> ModuleCase:
+    """The case of the change of all parameters. Both ends of training make the features, held-out weights included."""
+    case = ModuleCase.open(seen_by_gradients(observation), seed, held_out, resources)
+    given: Given = {
+        "weights": f"{case.observation.p:,} numbers of all layers",
+        "features": case.features.description,
+        "initial": "known",
+        "body": "all of them",
+    }
+    return replace(
+        case,
+        given=with_smooth_pictures(given | of_the_samples(observation), observation.image_shape),
+        what="changes of weights of all layers",
+        looked_at="the features are gradients halfway between both ends of training, of these weights as well",
+    )
 
 
 def seen_by_gradients(observation: Observation) -> Observation:
     """The same network with the gradient of its output for features, and the change of its parameters for weights."""
     features, head = observation.features, observation.head
-    source = features.source
-    if source is None or features.chosen is not None:
-        raise UsageError(f"expected a whole network with its source, found {features.description}")
-    if source.initial_state is None or head is None:
+    ends = features.networks
+    if not ends or features.chosen is not None:
+        raise UsageError(f"expected a whole network, found {features.description}")
+    if len(ends) < 2 or head is None:
         raise UsageError(
             "expected all layers before and after training, found some of them only; train with --features-at midpoint"
         )
     if len(head) != 1:
         raise UsageError(f"expected a network of one output for --method ntk, found {len(head)}")
-    _, trained = whole_module(source, source.state, head)
-    module, initial = whole_module(source, source.initial_state, head - observation.weights)
-    module.load_state_dict(halfway(initial, trained))
+    trained = whole_module(ends[-1], head).state_dict()
+    module = whole_module(ends[0], head - observation.weights)
+    initial = module.state_dict()
     change = flattened(trained, module) - flattened(initial, module)
-    mapped = gradient_features(module, source.input_shape)
+    module.load_state_dict(halfway(initial, trained))
+    mapped = gradient_features(module, ends[-1].input_shape)
     return Observation(mapped, change, replace(observation.knowledge, initial_body=False), observation.image_shape)

@@ -123,11 +123,12 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
         """A prior over the case of pixels, or over that of a subspace's coordinates."""
         if self.within is None:
             inner, facts = RidgeCase.open(observation, self.few_rows, seed, held_out, resources), None
+            given = inner.given
         else:
             staged = self.within.open_stages(observation, seed, held_out, resources)
-            inner, facts = staged.problem.cases[0], staged.facts
+            inner, facts, given = staged.problem.cases[0], staged.facts, staged.given
         shape, finest = observation.image_shape, self.resolution
-        return PriorCase.open(inner, self.spectrum, resources, shape, resolution=finest, facts=facts)
+        return PriorCase.open(inner, self.spectrum, resources, shape, given=given, resolution=finest, facts=facts)
 
     def steps(self, problem: PriorProblem, resume: State | None = None) -> Iterator[Step]:
         search = _Search(problem, resume)

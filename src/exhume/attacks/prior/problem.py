@@ -9,6 +9,7 @@ from scipy.special import chdtri
 from torch import Tensor
 
 from exhume.attacks.certificate import LUCK, unjudged
+from exhume.attacks.given import Given
 from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
 from exhume.attacks.prior.newton import cross_validated
@@ -26,6 +27,7 @@ from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import hold
 from exhume.frequencies import ImageShape, side_length
+from exhume.held_out import HeldOut
 from exhume.reconstruction import Certificate, Outcome
 
 ROWS_A_NUMBER = 20  # rows that are looked at for each number of a candidate: more only cost time
@@ -90,6 +92,7 @@ class PriorCase:
     unseen: Rows | None
     spectrum: Spectrum
     shape: ImageShape
+    given: Given
     facts: Facts = field(default_factory=dict)
 
     @classmethod
@@ -100,12 +103,13 @@ class PriorCase:
         resources: Resources,
         shape: ImageShape | None,
         *,
+        given: Given,
         resolution: int | None = None,
         facts: Facts | None = None,
     ) -> "PriorCase":
         """`inner` is the case without a prior, in pixels or in the coordinates of a subspace; `shape` that of an image.
 
-        `resolution`: nothing finer than so many frequencies.
+        `given`: what `inner` makes use of. `resolution`: nothing finer than so many frequencies.
         """
         observation, split = inner.observation, inner.split
         if shape is None:
@@ -125,10 +129,19 @@ class PriorCase:
 
         problem = PriorProblem(inner.problem, basis, used, others(split.used, split.steering))
         unseen = others(split.used + split.steering, split.held_out)
-        return cls(inner, problem, unseen, spectrum, shape, facts or {})
+        cut = "" if resolution is None else f", nothing finer than {resolution} frequencies"
+        given = given | {"shape": "of each sample", "prior": f"image: {spectrum.source}{cut}"}
+        return cls(inner, problem, unseen, spectrum, shape, given, facts or {})
 
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
         return self.inner.lift(candidates)
+
+    @property
+    def held_out(self) -> HeldOut:
+        return self.inner.held_out
+
+    def unseen_loss(self, candidates: Float[Tensor, "m c"]) -> float | None:
+        return self.inner.unseen_loss(candidates)
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """By the published loss where that trusts anybody; otherwise at the resolution that unseen weights allow."""

@@ -28,8 +28,11 @@ from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Observation
 from exhume.readings import Reading
+from exhume.shown import Shown
 
 FEWEST_NON_MEMBERS = 2
+CALLED = 0.1
+"""Records with q up to this are called training records: one in ten of them may be a false alarm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +53,7 @@ class Probe:
     @classmethod
     def of(cls, observation: Observation) -> "Probe":
         features = observation.features
-        source = features.source if isinstance(features, ModuleFeatures) else None
-        whole = isinstance(features, ModuleFeatures) and features.chosen is None
-        constant = source is not None and source.bias and whole
+        constant = isinstance(features, ModuleFeatures) and features.constant and features.chosen is None
         read = next((layer.reading for layer in observation.layers if layer.reading is not None), None)
         return cls(observation.weights, observation.published_head, features, constant, read)
 
@@ -84,8 +85,8 @@ class Probe:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranking(Shown):
     """One entry a record, in the order in which they were given."""
 
     score: Float[Tensor, " m"]
@@ -101,6 +102,17 @@ class Ranking:
     span: EmbeddingSpan
     matches: Matches | None = None
     """None where no training embeddings were recovered."""
+
+    def _lines(self) -> dict[str, str | int | float | None]:
+        called = None if self.q_value is None else int((self.q_value <= CALLED).sum())
+        return {
+            "records": len(self.score),
+            "non_members": len(self.non_member_score),
+            f"called_at_q_{CALLED}": called,
+            "least_p_value": None if self.p_value is None else float(self.p_value.min()),
+            "exact_matches": None if self.matches is None else int(self.matches.exact.sum()),
+            "span": self.span.rank,
+        }
 
     @property
     def order(self) -> list[int]:

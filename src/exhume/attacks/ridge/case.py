@@ -9,6 +9,7 @@ from torch import Tensor
 
 from exhume import machine
 from exhume.attacks.certificate import RowSplit, certify, loss_on, rounding_noise, split_rows
+from exhume.attacks.given import Given, of_the_head
 from exhume.attacks.judgement import Facts, Judgement, Resources
 from exhume.attacks.problem import Problem
 from exhume.attacks.ranks import Ranks
@@ -18,6 +19,7 @@ from exhume.attacks.ridge.span import SpanLoss
 from exhume.attacks.subspace.parametrisation import LoweredRows, Parametrisation
 from exhume.errors import ExhumeError
 from exhume.features.rows import HeldRows, Rows, hold
+from exhume.held_out import HeldOut
 from exhume.observation import Observation
 
 
@@ -83,11 +85,27 @@ class RidgeCase:
         loss, split = self.problem.loss, self.split
         final = loss.to(candidates.dtype).fit(candidates)
         coefficients = final.coefficients * loss.scale
-        first_unseen = split.used + split.steering
-        unseen = loss_on(self.observation, first_unseen, split.held_out, candidates, coefficients, loss.ranks)
+        unseen = self._unseen(candidates, coefficients)
         spread, drifted = self.share * self.uneven, self.observation.ridge.trained
         certificate = certify(loss, final, unseen, split, self.observation.weights, spread, drifted)
         return Judgement(final.loss, coefficients, certificate)
+
+    def unseen_loss(self, candidates: Float[Tensor, "m d"]) -> float | None:
+        loss = self.problem.loss
+        return self._unseen(candidates, loss.to(candidates.dtype).fit(candidates).coefficients * loss.scale)
+
+    def _unseen(self, candidates: Float[Tensor, "m d"], coefficients: Float[Tensor, "m k"]) -> float | None:
+        split, ranks = self.split, self.problem.loss.ranks
+        return loss_on(self.observation, split.used + split.steering, split.held_out, candidates, coefficients, ranks)
+
+    @property
+    def held_out(self) -> HeldOut:
+        first = self.split.used + self.split.steering
+        return HeldOut("weights of the last layer", torch.arange(first, first + self.split.held_out))
+
+    @property
+    def given(self) -> Given:
+        return of_the_head(self.observation)
 
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
         """The samples that candidates of this case stand for."""

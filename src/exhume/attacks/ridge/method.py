@@ -11,8 +11,8 @@ from exhume.attacks.problem import Problem
 from exhume.attacks.ranks import Ranks
 from exhume.attacks.ridge.case import RidgeCase
 from exhume.attacks.ridge.room import Sizes, least_bytes
-from exhume.attacks.ridge_view import seen_as_ridge
 from exhume.observation import Observation
+from exhume.observing.ridge_view import seen_as_ridge
 
 
 class OnRandomRows(Method[P]):

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exhume.attacks.checkpoint import Diary
 from exhume.attacks.loop import Attacked, Progress, run_attack
 from exhume.attacks.method import AnyMethod
 from exhume.attacks.outline import Outline
 from exhume.attacks.room import require_room
 from exhume.attacks.running.choice import choose, tell
 from exhume.attacks.running.settings import AttackSettings
+from exhume.attacks.snapshots import SnapshotKeeper
 from exhume.attacks.start import Start, find_start
 from exhume.observation import Observation
 
@@ -49,9 +49,9 @@ def run(
     prepared: PreparedAttack,
     watch: Watch | None = None,
     checkpoint: Path | None = None,
-    diary: Diary | None = None,
+    keeper: SnapshotKeeper | None = None,
 ) -> Attacked:
-    """One attack, from the seed of its settings. `checkpoint` and `diary` as in `run_attack`."""
+    """One attack, from the seed of its settings. `checkpoint` and `keeper` as in `run_attack`."""
     settings = prepared.settings
     attacked = run_attack(
         prepared.observation,
@@ -64,13 +64,14 @@ def run(
         device=settings.device,
         watch=watch,
         checkpoint=checkpoint,
-        diary=diary,
+        keeper=keeper,
         ranks=settings.ranks,
     )
     found = prepared.method.completed(attacked.reconstruction, prepared.observation)
+    shown = attacked.snapshots if found.candidates is attacked.reconstruction.candidates else ()  # pieces of inputs
     if prepared.start is not None:
         found = replace(found, facts={**found.facts, **prepared.start.summary()})
-    return replace(attacked, reconstruction=found)
+    return replace(attacked, reconstruction=found, snapshots=shown)
 
 
 class _Views:

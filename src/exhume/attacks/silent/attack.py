@@ -15,15 +15,16 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.attacks.composition import Composition
+from exhume.attacks.given import Given
 from exhume.attacks.hyperparameters import option
 from exhume.attacks.judgement import Case, Facts, Judgement, Resources
 from exhume.attacks.method import Method
 from exhume.attacks.offer import PlannedAttack
 from exhume.attacks.outline import Outline
 from exhume.attacks.ranks import Ranks
-from exhume.attacks.silent.certificate import Witnessed, witnessed
+from exhume.attacks.silent.certificate import Witnessed, heard, witnessed
 from exhume.attacks.silent.joint import completed
-from exhume.attacks.silent.layers import layers_of, require_layers, silent_bytes, with_layers
+from exhume.attacks.silent.layers import require_layers, silent_bytes
 from exhume.attacks.silent.lone_units import Lone, lone_samples
 from exhume.attacks.silent.samples import Samples, samples_of
 from exhume.attacks.silent.search import Found, nothing_found, search
@@ -32,8 +33,10 @@ from exhume.attacks.silent.spectrum import Spectrum, spectrum
 from exhume.attacks.silent.whole_inputs import whole_inputs
 from exhume.attacks.state import State, Step
 from exhume.errors import ExhumeError
-from exhume.layer_states import FAINT, LayerStates
+from exhume.held_out import HeldOut
+from exhume.layer_states import FAINT, SOURCES, LayerStates
 from exhume.observation import Observation
+from exhume.observing.dense_layers import layers_of, with_layers
 from exhume.picture_layouts import layout_of
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 
@@ -173,6 +176,11 @@ def _best_points(span: Span, samples: Samples, told: Witnessed) -> Float[Tensor,
     return torch.where(sure[:, None], samples.points, span.facing(torch.linalg.pinv(samples.duals).T))
 
 
+def _first_look(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+    """Places of duals that nobody has polished."""
+    return span.facing(torch.linalg.pinv(duals).T) if len(duals) else duals
+
+
 @dataclass(eq=False)
 class SilentCase:
     """One layer made ready. Keeps the places of the duals that were judged, which `lift` is asked for next."""
@@ -228,14 +236,43 @@ class SilentCase:
             return candidates.to(self.dtype)
         if self._judged is not None and self._judged[0] is candidates:
             points = self._judged[1]
-        elif len(candidates):
-            points = span.facing(torch.linalg.pinv(candidates).T)
         else:
-            points = candidates
+            points = _first_look(span, candidates)
         inputs = span.inputs(points)
         if not span.bias and self.norm is not None:
             inputs = inputs * self.norm
         return inputs.to(self.dtype)
+
+    @property
+    def held_out(self) -> HeldOut:
+        what = f"units of layer {self.states.name!r}"
+        if self.unseen is None:
+            return HeldOut(what, torch.zeros(0, dtype=torch.int64))
+        looked_at = "a sample that they confirm is shown where the confirmed ones alone put it"
+        return HeldOut(what, self.unseen.units.cpu(), looked_at)
+
+    def unseen_loss(self, candidates: Float[Tensor, "m r"]) -> float | None:
+        """What units that should be silent have heard, at a first look."""
+        span = self.problem.span
+        if span is None or self.unseen is None or not len(candidates) or span.leak > FAINT:
+            return None
+        return heard(self.unseen, candidates, _first_look(span, candidates))
+
+    @property
+    def given(self) -> Given:
+        states, told = self.states, self.facts
+        given: Given = {"weights": f"{states.target.numel():,} numbers of layer {states.name!r}"}
+        if states.reads != "inputs":
+            given["features"] = f"the layer reads {states.reads}"
+        if states.source == "training":
+            given["body"] = f"layer {states.name!r}, whose change was used"
+        elif states.source != "stationary":
+            given["layer"] = SOURCES[states.source]
+        if not states.bias and self.norm is not None:
+            given["norm"] = f"{self.norm:.6g}"
+        if told.get("layout"):
+            given["prior"] = "pictures have few edges"
+        return given
 
     def judge(self, candidates: Float[Tensor, "m r"]) -> Judgement:
         if self.problem.span is None:
@@ -247,8 +284,8 @@ class SilentCase:
         self._judged = (candidates, _best_points(span, samples, told))
         sure = sum(value >= 0.5 for value in told.confidence)
         outcome = Outcome.RECOVERED if sure == span.r else Outcome.PARTIAL if sure else Outcome.NOT_CONVERGED
-        heard = told.heard if len(candidates) and span.leak <= FAINT else None
-        certificate = Certificate(outcome, heard, self.unseen.h, told.confidence)
+        loss_on_units = told.heard if len(candidates) and span.leak <= FAINT else None
+        certificate = Certificate(outcome, loss_on_units, self.unseen.h, told.confidence)
         coefficients = span.columns(samples.duals).norm(dim=1, keepdim=True)
         loss = 1 - int(samples.certain.sum()) / span.r
         return Judgement(loss, coefficients, certificate, self._facts(samples, told))

@@ -52,8 +52,6 @@ def witnessed(fitted: Span, unseen: Span, samples: Samples, explained: bool = Tr
     by_chance = _zeros_by_chance(fitted, samples)
     at_least = bdtrc((kept - 1).double().numpy(force=True), silent.numpy(force=True), by_chance.numpy(force=True))
     chance = torch.where(kept.cpu() > 0, torch.as_tensor(at_least), 1.0)
-    energy = unseen.columns(duals).square()
-    heard = float((energy * should).sum() / should.sum().clamp_min(1)) / max(float(energy.mean()), 1e-300)
     share = kept / silent.clamp_min(1)
     known = int(samples.certain.sum())
     exact = EXACT if known == fitted.r else EXACT_OF_A_PART if known >= MOST_OF_THEM * fitted.r else 0.0
@@ -65,7 +63,14 @@ def witnessed(fitted: Span, unseen: Span, samples: Samples, explained: bool = Tr
         & (samples.spread < exact).cpu()
     )
     confidence = tuple(_confidence(bool(ok), float(p), float(s)) for ok, p, s in zip(sure, chance, share, strict=True))
-    return Witnessed(silent, kept, chance, heard if math.isfinite(heard) else 1.0, confidence)
+    return Witnessed(silent, kept, chance, heard(unseen, duals, points), confidence)
+
+
+def heard(unseen: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> float:
+    """What units that should be silent got from samples at these places, over what all held-out units got."""
+    energy, should = unseen.columns(duals).square(), unseen.depth(points) > MARGIN
+    share = float((energy * should).sum() / should.sum().clamp_min(1)) / max(float(energy.mean()), 1e-300)
+    return share if math.isfinite(share) else 1.0
 
 
 def _zeros_by_chance(fitted: Span, samples: Samples) -> Float[Tensor, " m"]:

@@ -36,17 +36,19 @@ def whole_inputs(found: Reconstruction, observation: Observation) -> Reconstruct
         count = f"{len(built.images)} image{'' if len(built.images) == 1 else 's'}"
         note = f"{len(sure) - len(built.left)} of {len(sure)} patches overlap into {count}"
         whole = not built.left and not built.unseen
-        return _told(found, built.images, sure[built.members], note, whole)
+        told = _told(found, built.images, sure[built.members], note, whole)
+        return replace(told, image_shape=reading.image_shape) if whole else told
     if isinstance(reading, Embeddings) and invertible(reading.extractor):
         accuracy = found.facts.get("expected_error") or 0.0
         inverted = invert(reading.extractor, pieces, accuracy, seeds.generator(found.seed, "start"))
         exact = inverted.exact
         note = f"{int(exact.sum())} of {len(sure)} embeddings lead back through the extractor to one input each"
         told = _told(found, inverted.inputs[exact], sure[exact][:, None], note, bool(exact.all()))
-        if not bool(exact.any()):
+        if not bool(exact.all()):
             return told
         worst = float(inverted.expected_error[exact].max())
-        return replace(told, facts={**told.facts, "expected_error": worst}) if bool(exact.all()) else told
+        facts = {**told.facts, "expected_error": worst}
+        return replace(told, facts=facts, image_shape=observation.image_shape)
     return found
 
 

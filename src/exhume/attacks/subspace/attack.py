@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.composition import Composition
+from exhume.attacks.given import Given, of_the_head
 from exhume.attacks.hyperparameters import Hyperparameter
 from exhume.attacks.judgement import Case, Resources
 from exhume.attacks.method import Method
@@ -39,6 +40,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.features.mixed_rows import MixedRows
 from exhume.features.rows import HeldRows
 from exhume.observation import Observation
+from exhume.observing.dense_layers import trained_rows
 
 DIRECTIONS = 0.5  # of moments, for each sample that the weights could hold: twice the samples at p = 4dn
 
@@ -149,14 +151,14 @@ class _Opening:
             raise UsageError("expected a subspace that the data are known to lie in, found none; give --subspace FILE")
         subspace = Subspace.spanned_by(columns)
         told = f"given subspace: {subspace.r} of {subspace.d} dimensions"
-        return self._staged(told, subspace.r, self._inside(self.observation, subspace))
+        used: Given = {"subspace": f"{subspace.r} of {subspace.d} dimensions"}
+        return self._staged(told, subspace.r, used, self._inside(self.observation, subspace))
 
     def first_layer(self) -> StagedCase:
         observation, initial = self.observation, self.observation.initial_rows
         require_first_layer(initial is not None)
         assert initial is not None
-        shown = observation.ridge.rows
-        trained = MixedRows(shown, 2.0, initial, -1.0) if observation.knowledge.initial_body else shown
+        trained = trained_rows(observation, initial)
         layer = first_layer_subspace(trained, initial)
         if not layer.exact:
             return self._without_subspace(layer)
@@ -169,7 +171,7 @@ class _Opening:
         if self.method.inner.takes_starts and isinstance(rows, HeldRows):
             moving = drifted_rows(rows, MixedRows(trained, 1.0, initial, -layer.scale), layer.subspace)
             cases.append(_with_drift(self._drifting(inside, moving, layer.subspace), layer.rank))
-        return self._staged(layer.describe(), layer.rank, *cases)
+        return self._staged(layer.describe(), layer.rank, {"body": "the first layer, whose change was used"}, *cases)
 
     def moments(self) -> StagedCase:
         if not self.method.inner.takes_starts:
@@ -183,7 +185,7 @@ class _Opening:
         subspace = moment_subspace(loss, min(loss.features.d, math.ceil(wanted) + 8), whole.problem.generator())
         inside = _with_drift(self._inside(self.observation, subspace), 1)
         note = f"moments: {subspace.r} of {subspace.d} dimensions, released to all of them after"
-        return self._staged(note, subspace.r, inside, whole)
+        return self._staged(note, subspace.r, {}, inside, whole)
 
     def _without_subspace(self, layer: FirstLayer) -> StagedCase:
         if self.method.insist:
@@ -192,7 +194,8 @@ class _Opening:
                 "spectrum, as after Adam or from other initial weights; attack the whole space with "
                 "--method split-newton"
             )
-        return self._staged(layer.describe(), None, self._open(self.observation))
+        used: Given = {"body": "the first layer, whose change shows no subspace"}
+        return self._staged(layer.describe(), None, used, self._open(self.observation))
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
         case = self._open(seen_through(observation, subspace, self.resources))
@@ -206,9 +209,10 @@ class _Opening:
     def _open(self, observation: Observation) -> RidgeCase:
         return RidgeCase.open(observation, self.method.few_rows, self.seed, self.held_out, self.resources)
 
-    def _staged(self, note: str, rank: int | None, *cases: RidgeCase) -> StagedCase:
-        optional = self.method.source != "moments"
-        return StagedCase(StagedProblem(cases, optional), {"subspace": note, "subspace_rank": rank})
+    def _staged(self, note: str, rank: int | None, used: Given, *cases: RidgeCase) -> StagedCase:
+        """`used`: what besides the head was made use of."""
+        problem = StagedProblem(cases, optional=self.method.source != "moments")
+        return StagedCase(problem, {"subspace": note, "subspace_rank": rank}, of_the_head(self.observation) | used)
 
 
 def _with_drift(case: RidgeCase, at_least: int) -> RidgeCase:

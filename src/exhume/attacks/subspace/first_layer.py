@@ -94,9 +94,14 @@ class _Spectrum:
 
 
 def _spectrum(change: Float[Tensor, "s d"]) -> _Spectrum:
-    """The rank is where the last gap is: samples of small coefficients are still far above rounding."""
+    """The rank is where the last gap is: samples of small coefficients are still far above rounding.
+
+    Units that never fired, and inputs that were always zero, did not change at all: zeros behind the rounding of the
+    others would pass for a gap.
+    """
     _, values, directions = torch.linalg.svd(change, full_matrices=False)
-    ratios = gaps(values)
+    alive = min(int(change.any(dim=side).sum()) for side in (0, 1))
+    ratios = gaps(values[: max(1, alive)])
     wide = (ratios >= GAP).nonzero()[:, 0]
     place = int(wide[-1]) if len(wide) else int(ratios.argmax())
     return _Spectrum(directions, place + 1, float(ratios[place]))

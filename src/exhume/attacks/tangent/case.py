@@ -18,14 +18,16 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.attacks.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.given import INITIAL, Given, of_the_samples, with_smooth_pictures
 from exhume.attacks.judgement import Facts, Judgement
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.attacks.tangent.span import TangentSpanLoss
 from exhume.attacks.tangent.span_coordinates import SpanCoordinates
 from exhume.attacks.tangent.view import TangentView, look
-from exhume.attacks.tangent.whole_network import whole_network
+from exhume.attacks.tangent.whole_network import WholeNetwork, whole_network
 from exhume.errors import UsageError
+from exhume.held_out import HeldOut
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome
 
@@ -64,6 +66,7 @@ class TangentCase:
     unseen: TangentSpanLoss | None
     split: UnitSplit
     subspace: Subspace | None
+    given: Given
     condensed: bool = False
     """Whether rows of the first layer may be copies of each other, so that held-out ones prove nothing."""
     facts: Facts = field(default_factory=dict)
@@ -92,7 +95,21 @@ class TangentCase:
         )
         facts = {"subspace": seen.told, "subspace_rank": None if seen.subspace is None else seen.subspace.r}
         unseen, condensed = _on_rows(used, split.held_out), view.weights_themselves
-        return cls(observation, problem, unseen, split, seen.subspace, condensed, facts)
+        used_of = _given(observation, view, whole)
+        return cls(observation, problem, unseen, split, seen.subspace, used_of, condensed, facts)
+
+    @property
+    def held_out(self) -> HeldOut:
+        if self.condensed:
+            return HeldOut("rows of the first layer", self.split.held_out)
+        looked_at = "halfway through training the rows make features of the head"
+        return HeldOut("changes of rows of the first layer", self.split.held_out, looked_at)
+
+    def unseen_loss(self, candidates: Float[Tensor, "m c"]) -> float | None:
+        loss = self.problem.loss
+        if self.unseen is None:
+            return None
+        return max(0.0, self.unseen.predict_loss(candidates, loss.of_outputs(loss.fit(candidates))))
 
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
         found = candidates if self.subspace is None else self.subspace.lift(candidates)
@@ -128,6 +145,17 @@ class TangentCase:
         left = (loss.targets[0][rows] - errors.T @ candidates).square().sum(dim=1) / loss.energy
         spread = float(left.std()) * len(left) ** 0.5 if len(left) > 1 else torch.inf
         return float(left.sum()) - 2 * spread < bound
+
+
+def _given(observation: Observation, view: TangentView, whole: WholeNetwork) -> Given:
+    numbers = whole.first.numel() + whole.head.numel()
+    given: Given = {"weights": f"{numbers:,} numbers of both layers", "features": observation.features.description}
+    if not view.weights_themselves:
+        given |= {"initial": INITIAL[observation.knowledge.initial], "body": "the first layer, whose change was used"}
+    if observation.subspace is not None:
+        given["subspace"] = f"{observation.subspace.shape[1]} of {observation.d} dimensions"
+    shape = observation.image_shape if view.smoothness else None
+    return with_smooth_pictures(given | of_the_samples(observation), shape)
 
 
 def split_units(h: int, fraction: float, seed: int) -> UnitSplit:

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhume.auditing.checkpoint_parts import STATE_KEYS, is_state_dict, parts_beside, tensors_beside, unwrapped
 from exhume.errors import ExhumeError
 from exhume.observing.beside import Beside
+from exhume.observing.checkpoint_parts import STATE_KEYS, is_state_dict, parts_beside, tensors_beside, unwrapped
 from exhume.tensor_header import read_header
 
 LARGEST_PICKLE = 64 * 2**20

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import exhume
-from exhume.attacks.ridge_view import seen_as_ridge
 from exhume.features.module import ModuleFeatures
 from exhume.features.network import network_features
 from exhume.features.network_source import NetworkSource
 from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Knowledge, Observation
+from exhume.observing.ridge_view import seen_as_ridge
 
 CODE = """
 import torch

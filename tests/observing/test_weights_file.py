@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from exhume.auditing.weights_file import read_weights
 from exhume.errors import ExhumeError
+from exhume.observing.weights_file import read_weights
 
 STATE = {"fc.weight": torch.arange(6.0).reshape(2, 3), "fc.bias": torch.ones(2)}
 

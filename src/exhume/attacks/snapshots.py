@@ -1,8 +1,11 @@
-"""A few candidates of an attack on its way, kept by an onlooker: what a reader scrubs through later.
+"""A few candidates of an attack on its way: what a reader scrubs through later, and what held-out weights say of them.
 
 Nobody knows beforehand how long an attack will run, so every s-th iteration is kept, and once there are twice as many
 as wanted every other one is dropped and s doubles: at any time the kept ones are evenly spread and bounded in number.
 Their memory is bounded too: large candidates are kept less often, and not at all where a few would be too many.
+
+What is kept are candidates in the attack's own coordinates. When the attack is over, and nothing can be steered by it
+any more, its case makes inputs of a dozen of them and says what each leaves unexplained of the held-out weights.
 """
 
 import math
@@ -13,10 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.loop import Progress
+from exhume.attacks.state import Step
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors, write_tensors
-from exhume.reconstruction import Reconstruction
 
 KIND = "snapshots"
 SNAPSHOTS_FILE = "snapshots.safetensors"
@@ -27,64 +29,64 @@ MOST_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Candidates at one iteration."""
+    """Candidates at one iteration, as inputs in single precision: half of it would show as a floor of the errors."""
 
     iteration: int
     passes: float
     loss: float
-    candidates: Float[Tensor, "m d"]
+    candidates: Float[Tensor, "m d"] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """Candidates at one iteration, in the coordinates of the attack."""
+
+    iteration: int
+    passes: float
+    loss: float
+    places: Float[Tensor, "m c"] = field(repr=False)
 
 
 @dataclass
 class SnapshotKeeper:
-    """Watches an attack. `stride` is the s above; `most` how many are kept in the end at most."""
+    """Looks on. `stride` is the s above; `most` how many are kept in the end at most."""
 
     most: int = WANTED
     most_bytes: int = MOST_BYTES
     stride: int = 1
-    kept: list[Snapshot] = field(default_factory=list)
+    kept: list[Moment] = field(default_factory=list)
 
-    def __call__(self, progress: Progress) -> None:
-        step = progress.step
-        if step.candidates.numel() == 0:
-            return
+    def note(self, step: Step, passes: float) -> None:
+        places = step.candidates
         due = not self.kept or step.iteration >= self.kept[-1].iteration + self.stride
-        if not due:
+        if places.numel() == 0 or not due:
             return
-        room = self._room(step.candidates)
+        room = min(self.most, self.most_bytes // (2 * places.element_size() * places.numel()))
         if room < FEWEST:
             return
-        # single precision: half of it would show as a floor of the errors
-        copied = step.candidates.detach().to(device="cpu", dtype=torch.float32, copy=True)
-        self.kept.append(Snapshot(step.iteration, progress.passes, step.loss, copied))
+        self.kept.append(Moment(step.iteration, passes, step.loss, places.detach().to(device="cpu", copy=True)))
         while len(self.kept) >= 2 * room:
             self.stride *= 2
-            self.kept = [snapshot for index, snapshot in enumerate(self.kept) if index % 2 == 0]
+            self.kept = [moment for index, moment in enumerate(self.kept) if index % 2 == 0]
 
     def pages(self) -> dict[str, Tensor]:
         """All that a keeper needs to go on as if nothing had happened."""
-        lines = [[shot.iteration, shot.passes, shot.loss] for shot in self.kept]
-        pages = {f"candidates.{index}": shot.candidates for index, shot in enumerate(self.kept)}
+        lines = [[moment.iteration, moment.passes, moment.loss] for moment in self.kept]
+        pages = {f"places.{index}": moment.places for index, moment in enumerate(self.kept)}
         return {**pages, "lines": torch.tensor(lines, dtype=torch.float64), "stride": torch.tensor(self.stride)}
 
     def restore(self, pages: dict[str, Tensor]) -> None:
-        """Goes on from the pages of another keeper; from none at all, as in files of the first form, afresh."""
-        if not pages:
+        """Goes on from the pages of another keeper; afresh from none, or from those of the first form, which do not
+        have the coordinates of the attack."""
+        if not any(name.startswith("places.") for name in pages):
             return
         self.stride = int(pages["stride"])
         self.kept = [
-            Snapshot(int(iteration), passes, loss, pages[f"candidates.{index}"])
+            Moment(int(iteration), passes, loss, pages[f"places.{index}"])
             for index, (iteration, passes, loss) in enumerate(pages["lines"].tolist())
         ]
 
-    def _room(self, candidates: Tensor) -> int:
-        return min(self.most, self.most_bytes // (2 * 4 * candidates.numel()))
-
-    def of(self, found: Reconstruction) -> tuple[Snapshot, ...]:
-        """Those of an attack that found this: none where candidates on the way were pieces of what was found."""
-        return () if "pieces" in found.facts else self.snapshots()
-
-    def snapshots(self) -> tuple[Snapshot, ...]:
+    def moments(self) -> tuple[Moment, ...]:
         """At most `most`, evenly spread, the first and the last kept among them."""
         if len(self.kept) <= self.most:
             return tuple(self.kept)

@@ -1,0 +1,166 @@
+"""What an attacker sees of a module: its head, the features that the head reads, and its layers at several moments.
+
+Where the state before training is known, the weights are the change of the head, and features that moved are taken
+halfway between both ends: closer to those on the way, of which the change is made.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from exhume.errors import UsageError
+from exhume.features.module import ModuleFeatures, averaged_features, axis_groups, penultimate_features
+from exhume.features.ridge import RidgeFeatures
+from exhume.layer_states import LayerStates
+from exhume.networks.feature_layout import feature_layout
+from exhume.networks.head import PenultimateFeatures, find_head, name_of, plain_head, with_bias
+from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
+from exhume.observation import Initial, Knowledge, Observation
+from exhume.observing.beside import Beside, layers_beside
+from exhume.observing.dense_layers import dense_layers, in_order
+from exhume.observing.of_head import observe_head
+from exhume.observing.ridge_view import seen_as_ridge
+
+Start = Mapping[str, Tensor] | Literal["zero"] | None
+"""The state dict before training, "zero" for a head that started at zero, None where nobody knows."""
+PROBES = 8
+MOVED = 1e-6  # relative change of features below which they are what they were
+
+
+def observe(
+    model: nn.Module,
+    *,
+    head: str | None = None,
+    initial: Start = None,
+    input_shape: tuple[int, ...] | None = None,
+    norm: float | None = None,
+    optimiser: Mapping[str, Any] | None = None,
+    average: Mapping[str, Tensor] | None = None,
+) -> Observation:
+    """What an attacker sees of a module: the features before its head, and the head's change, or the head itself.
+
+    `head` is the name of a linear layer, the last one that is called if None. `initial` is the state dict before
+    training, "zero" for a head that started at zero, or None where nobody knows. `input_shape` is that of one input,
+    `norm` that of every training row, if an attacker would know it. `optimiser` is the state dict of the optimiser and
+    `average` that of a moving average of the model, where a checkpoint holds them beside the weights.
+    """
+    shape = default_input_shape(model) if input_shape is None else input_shape
+    beside = Beside(optimiser, average)
+    return look_at(model, shape, head, initial, norm, image_shape=as_image(shape), beside=beside).observation
+
+
+@dataclass(frozen=True, eq=False)
+class SeenModule:
+    """The observation of a module, and what else was seen on the way to it."""
+
+    observation: Observation
+    published: RidgeFeatures | ModuleFeatures
+    """The features at the end of training; those of the observation may be halfway."""
+    head_name: str
+    head: Float[Tensor, "k p"]
+    """W(T), of these features."""
+    initial_head: Float[Tensor, "k p"] | None
+    trained: nn.Module
+    """A copy in evaluation mode, and the same with its weights before training where they are known."""
+    started: nn.Module | None
+    drift: float | None
+    """How far the features moved in training, over their own size; None where their start is not known."""
+    notes: tuple[str, ...]
+
+
+def look_at(
+    model: nn.Module,
+    input_shape: tuple[int, ...],
+    head: str | None = None,
+    initial: Start = None,
+    norm: float | None = None,
+    *,
+    image_shape: tuple[int, int, int] | None = None,
+    beside: Beside | None = None,
+) -> SeenModule:
+    """The module itself is left as it is. `beside` is what a checkpoint keeps beside the weights."""
+    trained = copy.deepcopy(model)
+    if next(trained.parameters()).dtype not in (torch.float32, torch.float64):
+        trained.float()
+    said = prepare_for_attack(trained)
+    probe = torch.zeros(2, *input_shape).to(next(trained.parameters()))
+    name = name_of(trained, plain_head(trained, head, probe))
+    started = _at_start(trained, initial) if isinstance(initial, Mapping) else None
+    end, last = _end(trained, name, probe)
+    start, first = (None, None) if started is None else _end(started, name, probe)
+    drift = None if start is None else _drift(end.networks[0], start.networks[0])
+    moved = start is not None and drift is not None and drift > MOVED
+    knowledge = Knowledge(norm=norm, initial=_initial(initial), initial_body=moved)
+    features = end if start is None or not moved else averaged_features(start, end)
+    seen = seen_as_ridge(observe_head(features, last, knowledge, image_shape, initial=first))
+    published: RidgeFeatures | ModuleFeatures = end
+    if isinstance(seen.features, RidgeFeatures):
+        published = seen_as_ridge(observe_head(end, last, Knowledge())).features
+    layers: tuple[LayerStates, ...] = () if started is None else dense_layers(trained, started, input_shape)
+    others, unused = ((), ()) if beside is None else layers_beside(trained, beside, input_shape)
+    return SeenModule(
+        observation=replace(seen, layers=in_order([*layers, *others])),
+        published=published,
+        head_name=name,
+        head=last[:, : published.p],  # φ(Wx + b) has no constant feature, and so no weight for one
+        initial_head=None if first is None else first[:, : published.p],
+        trained=trained,
+        started=started,
+        drift=drift,
+        notes=tuple(note for note in (said, _form(published), *unused) if note),
+    )
+
+
+def _at_start(trained: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+    started = copy.deepcopy(trained)
+    load_state(started, with_statistics_of(trained.state_dict(), state), "the initial weights")
+    return started
+
+
+def _end(module: nn.Module, head: str, probe: Tensor) -> tuple[ModuleFeatures, Float[Tensor, "k p"]]:
+    """The features at one end of training, and the head over them, whose bias is the weight of a constant one."""
+    layer = find_head(module, head)
+    biased = layer.bias is not None
+    features = penultimate_features(module, head, tuple(probe.shape[1:]), bias=biased)
+    layout = feature_layout(module, layer, probe)
+    groups = None if layout is None else axis_groups(*layout, constant=biased)
+    return replace(features, groups=groups), with_bias(layer.weight, layer.bias).clone()
+
+
+@torch.no_grad()
+def _drift(trained: PenultimateFeatures, started: PenultimateFeatures) -> float:
+    stream = torch.Generator().manual_seed(0)
+    probes = torch.randn(PROBES, *trained.input_shape, generator=stream).to(trained.head.weight)
+    now, before = trained(probes).double(), started(probes).double()
+    size = float(now.norm())
+    return float((now - before).norm()) / size if size > 0 else 0.0
+
+
+def _initial(initial: Start) -> Initial:
+    return "known" if isinstance(initial, Mapping) else "zero" if initial == "zero" else "distribution"
+
+
+def _form(features: RidgeFeatures | ModuleFeatures) -> str | None:
+    if isinstance(features, ModuleFeatures):
+        return None
+    return f"The features are {features.activation.name}(Wx{'' if features.bias is None else ' + b'}): tried out."
+
+
+def default_input_shape(model: nn.Module) -> tuple[int, ...]:
+    """What a model takes, where no data tell: the inputs of a linear layer, if that is its first one."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            return (layer.in_features,)
+        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Embedding):
+            break
+    raise UsageError("expected the shape of one input of the model, found none given; give --image-shape, e.g. 3,32,32")
+
+
+def as_image(input_shape: tuple[int, ...] | None) -> tuple[int, int, int] | None:
+    """Channels, height and width, where inputs have three sides."""
+    return (input_shape[0], input_shape[1], input_shape[2]) if input_shape and len(input_shape) == 3 else None
