@@ -133,14 +133,16 @@ class SweepFolder:
 
 def _settings(run: PlannedRun) -> dict[str, Any]:
     """Everything that a run was told, defaults included, but for the place of the data. Of the attack, only what its
-    key leaves out: the key stands for the rest, in whatever words it was told."""
+    key leaves out: the key stands for the rest, in whatever words it was told. Options of one method are in the method.
+    """
     victim, method = run.victim, run.method()
+    shared = set(type(run.attack).declared().model_fields)
     assert is_dataclass(method)
     assert not isinstance(method, type)
     return {
         **_told(run),
         "defence": victim.defence,
-        "attack": run.attack.model_dump(mode="json", exclude={"seed", *run.identity["attack"]}),
+        "attack": run.attack.model_dump(mode="json", include=shared - {"seed", *run.identity["attack"]}),
         "method": json.loads(json.dumps(asdict(method), default=str)),
         "seed": run.seed,
     }

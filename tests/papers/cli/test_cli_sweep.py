@@ -102,7 +102,7 @@ def test_a_run_that_fails_is_exit_code_1_and_named(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("exhume.experiments.attack_request.attack_run", fail)
+    monkeypatch.setattr("exhume_papers.sweeps.jobs.attack_run", fail)
     done = exhume("sweep", spec, "--engine", "here")
     assert done.returncode == 1
     assert "0 runs done, 2 failed" in done.stdout
