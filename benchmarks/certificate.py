@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.metrics.errors import evaluate

@@ -36,10 +36,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.start import find_start, scale_left
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.running.start import find_start, scale_left
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exhume.attacks.loop import Limits, run_attack
+from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.tangent.newton import KktAttack
 from exhume.attacks.tangent.span import Rule
 from exhume.data.config import DataConfig

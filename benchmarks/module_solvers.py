@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exhume.attacks.judgement import Resources
+from exhume.attacks.foundation.judgement import Resources
 from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.problem import ModuleProblem

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from exhume.activations import activation
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features import memory
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, blocks, hold

@@ -17,9 +17,9 @@ from statistics import mean
 
 import torch
 
-from exhume.attacks.loop import Limits, run_attack
 from exhume.attacks.prior.attack import ImagePrior
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

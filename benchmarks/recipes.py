@@ -20,8 +20,8 @@ from torch import nn
 
 from exhume import seeds
 from exhume.activations import activation
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

@@ -13,8 +13,8 @@ import statistics
 import time
 from pathlib import Path
 
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.files import write_text

@@ -26,15 +26,15 @@ from scaling_measured import ATTACK_DIM, Attack, Measured, Point
 from scaling_model import PARTS, Costs, Memory, fit_costs, fit_memory, fit_power
 
 from exhume.activations import activation
-from exhume.attacks.joining import joined
-from exhume.attacks.loop import run_attack
-from exhume.attacks.ranks import Ranks
-from exhume.attacks.ridge.gauss_newton import linearise
-from exhume.attacks.ridge.levenberg import Levenberg
-from exhume.attacks.ridge.proposals import random_rows
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.ridge.split_step import split_move
+from exhume.attacks.foundation.ranks import Ranks
+from exhume.attacks.running.joining import joined
+from exhume.attacks.running.loop import run_attack
+from exhume.attacks.single_layer.gauss_newton import linearise
+from exhume.attacks.single_layer.levenberg import Levenberg
+from exhume.attacks.single_layer.proposals import random_rows
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_newton import SplitNewton
+from exhume.attacks.single_layer.split_step import split_move
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.features.ridge import RidgeFeatures

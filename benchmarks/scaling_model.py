@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from scipy.optimize import nnls
 
-from exhume.attacks.ridge.split_step import CURVATURE_ROWS
+from exhume.attacks.single_layer.split_step import CURVATURE_ROWS
 
 PARTS = ("fit", "linearise", "move")
 

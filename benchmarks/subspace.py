@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.attacks.subspace.first_layer import first_layer_subspace
 from exhume.data.config import DataConfig

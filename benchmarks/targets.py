@@ -8,8 +8,8 @@ import statistics
 
 import torch
 
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.metrics.errors import reconstruction_error, signed_error

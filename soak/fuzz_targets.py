@@ -15,9 +15,9 @@ from pathlib import Path
 
 from fuzz_training import go_on
 
-from exhume.attacks.checkpoint import load_checkpoint
 from exhume.attacks.prior.spectrum import load_spectrum
-from exhume.attacks.snapshots import load_snapshots
+from exhume.attacks.running.checkpoint import load_checkpoint
+from exhume.attacks.running.snapshots import load_snapshots
 from exhume.attacks.subspace.file import read_subspace
 from exhume.auditing.from_files import read_question
 from exhume.auditing.records import read_rows

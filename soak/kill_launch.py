@@ -62,7 +62,7 @@ def main() -> None:
     notes = Path(os.environ["SOAK_NOTES"])
     import_everything()
 
-    from exhume.attacks import joining, loop
+    from exhume.attacks.running import joining, loop
     from exhume.cli import main as exhume
     from exhume_papers.making import training_run
     from exhume_papers.victims.descent_loop import Surroundings

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.activations import activation
+from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.informed.attack import InformedAttack
-from exhume.attacks.method import AnyMethod
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.prior.attack import ImagePrior
-from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.silent.attack import SilentUnits
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.attacks.tangent.newton import KktAttack, NtkAttack
 from exhume.features.module import penultimate_features

@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 import exhume
+from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Attacked, Limits, run_attack
-from exhume.attacks.method import AnyMethod
 from exhume.attacks.modules.newton import ModuleNewton
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import Attacked, Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.cli.app import main
 from exhume.features import rows
 from exhume.features.module import penultimate_features

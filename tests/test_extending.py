@@ -30,11 +30,11 @@ from typing import ClassVar
 
 import torch
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.hyperparameters import option
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.method import RidgeMethod
-from exhume.attacks.state import State, Step
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.method import RidgeMethod
+from exhume.attacks.foundation.state import State, Step
 
 
 @dataclass(frozen=True)

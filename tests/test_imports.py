@@ -165,8 +165,8 @@ def graph() -> Graph:
 
 
 def test_the_graph_sees_the_imports_that_are_there(graph: Graph) -> None:
-    assert "exhume.attacks.method" in graph.anywhere["exhume.attacks.loop"]
-    assert "exhume.seeds" in graph.anywhere["exhume.attacks.problem"]
+    assert "exhume.attacks.foundation.method" in graph.anywhere["exhume.attacks.running.loop"]
+    assert "exhume.seeds" in graph.anywhere["exhume.attacks.single_layer.problem"]
     assert "exhume.data.dataset" in graph.anywhere["exhume_papers.victims.random_features"]
     assert "exhume_papers.victims.glm" in graph.anywhere["exhume_papers.making.victim_request"]
     assert "exhume_papers.victims.glm" not in graph.on_load["exhume_papers.making.victim_request"]

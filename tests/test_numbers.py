@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import exhume
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.method import AnyMethod
 from exhume.attacks.modules.newton import ModuleNewton
-from exhume.attacks.problem import Problem
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.state import State, Step
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.errors import ExhumeError
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction

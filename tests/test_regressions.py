@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from exhume.attacks.loop import Limits
+from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig

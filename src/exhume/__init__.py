@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from exhume.attacks.prior.attack import ImagePrior
     from exhume.attacks.probes.ranking import Ranking
     from exhume.attacks.registry import register_attack
-    from exhume.attacks.ridge.split_newton import SplitNewton
     from exhume.attacks.silent.attack import SilentUnits
     from exhume.attacks.silent.whole_inputs import whole_inputs
+    from exhume.attacks.single_layer.split_newton import SplitNewton
     from exhume.attacks.subspace.attack import SubspaceAttack
     from exhume.attacks.tangent.newton import KktAttack, NtkAttack
     from exhume.auditing.audit import Audit
@@ -62,7 +62,7 @@ _HOMES = {
     "Ranking": "exhume.attacks.probes.ranking",
     "Reconstruction": "exhume.reconstruction",
     "SilentUnits": "exhume.attacks.silent.attack",
-    "SplitNewton": "exhume.attacks.ridge.split_newton",
+    "SplitNewton": "exhume.attacks.single_layer.split_newton",
     "SubspaceAttack": "exhume.attacks.subspace.attack",
     "Verdict": "exhume.verdicts",
     "audit": "exhume.auditing.of_model",

@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import observation as observations
-from exhume.attacks.loop import Limits, Progress
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Source
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Source
 from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
+from exhume.attacks.running.loop import Limits, Progress
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
 from exhume.metrics.errors import Evaluation, Pairs

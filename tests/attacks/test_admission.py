@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import run_attack
-from exhume.attacks.ridge.admission import check_features
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import run_attack
+from exhume.attacks.single_layer.admission import check_features
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.ridge.affine import AffinePart
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.single_layer.affine import AffinePart
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exhume.attacks.agreement import Member, agree
+from exhume.attacks.running.agreement import Member, agree
 from exhume.errors import UsageError
 
 D, RUNS = 30, 4

@@ -3,11 +3,11 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.both_signs import BothSigns
-from exhume.attacks.ridge.pruning import needed
-from exhume.attacks.ridge.signs import trimmed
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.both_signs import BothSigns
+from exhume.attacks.single_layer.pruning import needed
+from exhume.attacks.single_layer.signs import trimmed
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

@@ -7,21 +7,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.certificate import (
+from exhume.attacks.foundation.certificate import (
     HELD_OUT_FRACTION,
     MOST_HELD_OUT,
     RowSplit,
     Unexplained,
-    certify,
     expected_errors,
-    loss_on,
     rounding_noise,
     split_rows,
 )
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.gauss_newton import metric
-from exhume.attacks.ridge.levenberg import Levenberg
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.certificate import certify, loss_on
+from exhume.attacks.single_layer.gauss_newton import metric
+from exhume.attacks.single_layer.levenberg import Levenberg
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows

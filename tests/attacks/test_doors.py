@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import exhume as api
-from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.pooling import run_pool
 from exhume.attacks.running.prepare import prepare
 from exhume.attacks.running.settings import AttackSettings

@@ -1,8 +1,8 @@
 import torch
 from torch import Tensor
 
+from exhume.attacks.foundation.parametrisation import LoweredRows, Parametrisation, Subspace
 from exhume.attacks.subspace.drift import DriftCoordinates, drifted_rows
-from exhume.attacks.subspace.parametrisation import LoweredRows, Parametrisation, Subspace
 from exhume.features.mixed_rows import MixedRows
 from exhume.features.rows import HeldRows, hold
 

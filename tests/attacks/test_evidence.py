@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from exhume.attacks.certificate import HELD_OUT_FRACTION
+from exhume.attacks.foundation.certificate import HELD_OUT_FRACTION
+from exhume.attacks.foundation.judgement import Resources
+from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.judgement import Resources
-from exhume.attacks.loop import Attacked, run_attack
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.snapshots import SnapshotKeeper
+from exhume.attacks.running.loop import Attacked, run_attack
+from exhume.attacks.running.snapshots import SnapshotKeeper
 from exhume.observation import Observation
 from exhume.reconstruction import load_reconstruction, save_reconstruction
 from method_cases import CASES, disturbed, random_features

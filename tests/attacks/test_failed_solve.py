@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 import exhume
-from exhume.attacks.failed_solve import sound
+from exhume.attacks.foundation.ranks import ALONE, Ranks, RanksLost
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.problem import Problem
-from exhume.attacks.ranks import ALONE, Ranks, RanksLost
-from exhume.attacks.ridge.case import RidgeCase
-from exhume.attacks.ridge.signs import _repair_by_constant
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.state import State, Step
+from exhume.attacks.running.failed_solve import sound
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.case import RidgeCase
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.signs import _repair_by_constant
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import ExhumeError
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from exhume.attacks.family import as_markdown, family
-from exhume.attacks.hyperparameters import OptionValue
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Outline
+from exhume.attacks.foundation.hyperparameters import OptionValue
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.registry import known_methods, method_names
 from exhume.attacks.running.choice import choose
 from exhume.attacks.running.settings import AttackSettings

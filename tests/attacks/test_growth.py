@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from exhume.attacks.ridge.growth import Growth
+from exhume.attacks.single_layer.growth import Growth
 
 NONE = torch.zeros(0, 2)
 

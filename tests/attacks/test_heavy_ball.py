@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.state import Step
 from exhume.attacks.heavy_ball import HeavyBall, published_step
-from exhume.attacks.loop import run_attack
-from exhume.attacks.problem import Problem
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.state import Step
+from exhume.attacks.running.loop import run_attack
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import UsageError

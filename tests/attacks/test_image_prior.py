@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import Limits, run_attack
+from exhume.attacks.foundation.parametrisation import Subspace
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.state import State
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.search import Level, PriorFits, merged, proposals, pruned, refined
 from exhume.attacks.prior.span_basis import SpanBasis
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.state import State
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
-from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold
@@ -79,7 +79,7 @@ def test_above_the_threshold_whole_images_do() -> None:
 
 @pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on_to_the_same_end() -> None:
-    from exhume.attacks.judgement import Resources
+    from exhume.attacks.foundation.judgement import Resources
     from exhume.attacks.prior.problem import PriorProblem
 
     resources = Resources(None, torch.float32, torch.float32, torch.device("cpu"))

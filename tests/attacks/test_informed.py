@@ -8,7 +8,7 @@ import torch
 from exhume import seeds
 from exhume.attacks.informed.attack import InformedAttack
 from exhume.attacks.informed.missing_sample import least_squares, remainder
-from exhume.attacks.loop import run_attack
+from exhume.attacks.running.loop import run_attack
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from exhume.attacks.joining import joined, own_device
-from exhume.attacks.ranks import ALONE, RanksLost
+from exhume.attacks.foundation.ranks import ALONE, RanksLost
+from exhume.attacks.running.joining import joined, own_device
 from exhume.errors import ExhumeError
 
 # Takes part in what the test does, then leaves without a word, or stays without an answer.
 OTHER = """
 import os, sys, time
 import torch
-from exhume.attacks.joining import joined
+from exhume.attacks.running.joining import joined
 with joined() as ranks:
     print(ranks.sum(torch.full((2, 3), 2.0)).tolist(), ranks.total(0.5), ranks.largest(7.0), ranks.any(True))
     print(ranks.same(torch.zeros(2)).tolist(), ranks.from_first(None), ranks.first, ranks.share.rank, flush=True)

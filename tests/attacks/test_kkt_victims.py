@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from exhume.attacks.loop import run_attack
+from exhume.attacks.running.loop import run_attack
 from exhume.attacks.tangent.newton import KktAttack
 from exhume.data.config import DataConfig
 from exhume.data.load import load

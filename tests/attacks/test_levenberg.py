@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge import levenberg
-from exhume.attacks.ridge.gauss_newton import Move
-from exhume.attacks.ridge.levenberg import REFUSALS, Levenberg, Pace
-from exhume.attacks.ridge.span import Fit, SpanLoss
-from exhume.attacks.ridge.split_step import split_move
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer import levenberg
+from exhume.attacks.single_layer.gauss_newton import Move
+from exhume.attacks.single_layer.levenberg import REFUSALS, Levenberg, Pace
+from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.attacks.single_layer.split_step import split_move
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

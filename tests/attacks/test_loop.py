@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file
 
 from exhume.activations import activation
-from exhume.attacks import loop
-from exhume.attacks.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from exhume.attacks.foundation.state import State
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
-from exhume.attacks.ridge import case as ridge_case
-from exhume.attacks.ridge.room import Sizes
-from exhume.attacks.snapshots import SnapshotKeeper
-from exhume.attacks.state import State
+from exhume.attacks.running import loop
+from exhume.attacks.running.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from exhume.attacks.running.loop import Attacked, Limits, Progress, run_attack
+from exhume.attacks.running.snapshots import SnapshotKeeper
+from exhume.attacks.single_layer import case as ridge_case
+from exhume.attacks.single_layer.room import Sizes
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold, write_rows

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from exhume.attacks.judgement import Resources
-from exhume.attacks.loop import Limits, run_attack
+from exhume.attacks.foundation.judgement import Resources
+from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.modules.case import ModuleCase, curvature, split_coordinates
 from exhume.attacks.modules.newton import ModuleNewton
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, axis_groups, penultimate_features
 from exhume.observation import Knowledge, Observation

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.quasi_newton import QuasiNewton, Run, descend, evaluate
 from exhume.attacks.modules.span import GeneralSpanLoss, cross_validated, removal_costs
-from exhume.attacks.state import State, Step
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.metrics.errors import signed_error

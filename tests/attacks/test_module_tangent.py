@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from exhume import seeds
-from exhume.attacks.loop import run_attack
 from exhume.attacks.modules.tangent import ModuleTangentAttack, seen_by_gradients
+from exhume.attacks.running.loop import run_attack
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

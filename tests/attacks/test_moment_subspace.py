@@ -3,8 +3,8 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.attacks.subspace.moments import moment_subspace, without_affine_part
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold

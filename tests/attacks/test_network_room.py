@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from exhume.attacks.judgement import Resources
+from exhume.attacks.foundation.judgement import Resources
+from exhume.attacks.foundation.ranks import ALONE
+from exhume.attacks.foundation.state import Step
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.room import NetworkSizes, network_room, recorded_bytes
-from exhume.attacks.ranks import ALONE
-from exhume.attacks.room import require_room
-from exhume.attacks.state import Step
+from exhume.attacks.running.memory_budget import require_room
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.observation import Knowledge, Observation

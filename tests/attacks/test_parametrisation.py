@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.subspace.parametrisation import LoweredRows, Parametrisation, Subspace
+from exhume.attacks.foundation.parametrisation import LoweredRows, Parametrisation, Subspace
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.proposals import moment_proposals, pooled_proposals, random_rows
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.proposals import moment_proposals, pooled_proposals, random_rows
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.pruning import COPY_COSINE, cross_validated, removal_costs, without_copies
-from exhume.attacks.ridge.span import Fit, SpanLoss
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.pruning import COPY_COSINE, cross_validated, removal_costs, without_copies
+from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

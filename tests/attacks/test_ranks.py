@@ -12,19 +12,19 @@ import torch.distributed as dist
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.certificate import loss_on
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.ranks import ALONE, Ranks, RanksLost
+from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Attacked, Limits, run_attack
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.ranks import ALONE, Ranks, RanksLost
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.admission import check_features
-from exhume.attacks.ridge.gauss_newton import curve, linearise, mean_square, metric, newton_move
-from exhume.attacks.ridge.proposals import moment_proposals, pooled_proposals
-from exhume.attacks.ridge.signs import repair_signs
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.ridge.split_step import split_move
+from exhume.attacks.running.loop import Attacked, Limits, run_attack
+from exhume.attacks.single_layer.admission import check_features
+from exhume.attacks.single_layer.certificate import loss_on
+from exhume.attacks.single_layer.gauss_newton import curve, linearise, mean_square, metric, newton_move
+from exhume.attacks.single_layer.proposals import moment_proposals, pooled_proposals
+from exhume.attacks.single_layer.signs import repair_signs
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_newton import SplitNewton
+from exhume.attacks.single_layer.split_step import split_move
 from exhume.attacks.tangent.newton import KktAttack
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import Limits, Progress, run_attack
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.levenberg import Levenberg
-from exhume.attacks.ridge.proposals import random_rows
-from exhume.attacks.ridge.pruning import removal_costs
-from exhume.attacks.ridge.selection import PROMISING, alike, worth_keeping
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import SELECT, SplitNewton
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.running.loop import Limits, Progress, run_attack
+from exhume.attacks.single_layer.levenberg import Levenberg
+from exhume.attacks.single_layer.proposals import random_rows
+from exhume.attacks.single_layer.pruning import removal_costs
+from exhume.attacks.single_layer.selection import PROMISING, alike, worth_keeping
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_newton import SELECT, SplitNewton
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 from exhume.metrics.errors import signed_error

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from exhume.attacks.ridge.sign_search import SignForm, likely_signs
+from exhume.attacks.single_layer.sign_search import SignForm, likely_signs
 
 
 def normal(*shape: int, seed: int) -> Tensor:

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.signs import repair_signs
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.signs import repair_signs
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

@@ -132,7 +132,7 @@ def test_smooth_activations_are_not_called_recovered() -> None:
 
 
 def test_it_continues_where_it_was_stopped(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from exhume.attacks.loop import Limits, run_attack
+    from exhume.attacks.running.loop import Limits, run_attack
     from exhume.attacks.silent.attack import SilentUnits
 
     victim = train(seed=16, n=20, d=60)

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exhume.attacks.snapshots import Snapshot, SnapshotKeeper, load_snapshots, save_snapshots
-from exhume.attacks.state import State, Step
+from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.running.snapshots import Snapshot, SnapshotKeeper, load_snapshots, save_snapshots
 from exhume.errors import ExhumeError
 from exhume.files import write_tensors
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import ACTIVATIONS, activation
-from exhume.attacks.ridge.span import SpanLoss, invert_gram
+from exhume.attacks.single_layer.span import SpanLoss, invert_gram
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold

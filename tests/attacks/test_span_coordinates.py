@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.modules.coordinates import Coordinates
-from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.attacks.tangent.span_coordinates import SpanCoordinates
 
 SHAPE, D, R = (1, 3, 4), 12, 5

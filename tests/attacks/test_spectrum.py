@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from exhume.attacks.foundation.parametrisation import Parametrisation
 from exhume.attacks.prior.spectrum import Spectrum, load_spectrum, save_spectrum
-from exhume.attacks.subspace.parametrisation import Parametrisation
 from exhume.errors import ExhumeError
 from exhume.frequencies import frequencies, natural_variance
 

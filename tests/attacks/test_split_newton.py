@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import Attacked, Limits, Progress, run_attack
-from exhume.attacks.problem import Problem
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.levenberg import Levenberg
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import POLISH, SplitNewton, _Search
-from exhume.attacks.state import Step
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.state import Step
+from exhume.attacks.running.loop import Attacked, Limits, Progress, run_attack
+from exhume.attacks.single_layer.levenberg import Levenberg
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_newton import POLISH, SplitNewton, _Search
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError

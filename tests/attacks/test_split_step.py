@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge import split_step
-from exhume.attacks.ridge.gauss_newton import Model, curve, linearise, newton_move, tangent
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_step import CURVATURE_ROWS, FAR_LOSS, equations_a_row, momentum, split_move
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer import split_step
+from exhume.attacks.single_layer.gauss_newton import Model, curve, linearise, newton_move, tangent
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_step import CURVATURE_ROWS, FAR_LOSS, equations_a_row, momentum, split_move
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

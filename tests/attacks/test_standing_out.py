@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.ridge.span import Fit, SpanLoss
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.ridge.standing_out import standing_out
+from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.attacks.single_layer.split_newton import SplitNewton
+from exhume.attacks.single_layer.standing_out import standing_out
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.metrics.errors import reconstruction_error

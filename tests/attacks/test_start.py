@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from exhume.attacks.start import _by_chance, drawn, find_start, scale_left, without_start
+from exhume.attacks.running.start import _by_chance, drawn, find_start, scale_left, without_start
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.defences.kinds import parse_defences, publish

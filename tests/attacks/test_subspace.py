@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Outline, Source
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Progress, run_attack
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Outline, Source
-from exhume.attacks.ridge.split_newton import SplitNewton
 from exhume.attacks.running.choice import choose
+from exhume.attacks.running.loop import Progress, run_attack
 from exhume.attacks.running.settings import AttackSettings
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset

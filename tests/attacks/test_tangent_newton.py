@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.agreement import agree
-from exhume.attacks.loop import Attacked, Progress, run_attack
+from exhume.attacks.running.agreement import agree
+from exhume.attacks.running.loop import Attacked, Progress, run_attack
 from exhume.attacks.tangent.case import TangentProblem, split_units
 from exhume.attacks.tangent.newton import KktAttack, NtkAttack
 from exhume.attacks.tangent.span import TangentSpanLoss

@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.levenberg import Levenberg, Pace
-from exhume.attacks.ridge.signs import repair_signs
-from exhume.attacks.ridge.span import Fit, SpanLoss
-from exhume.attacks.ridge.turning import Turning, signs_tell
-from exhume.attacks.ridge.workbench import Fits
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.levenberg import Levenberg, Pace
+from exhume.attacks.single_layer.signs import repair_signs
+from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.attacks.single_layer.turning import Turning, signs_tell
+from exhume.attacks.single_layer.workbench import Fits
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 from exhume.metrics.errors import signed_error

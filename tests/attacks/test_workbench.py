@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exhume.activations import activation
-from exhume.attacks.problem import Problem
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.ridge.workbench import Workbench, capacity
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_newton import SplitNewton
+from exhume.attacks.single_layer.workbench import Workbench, capacity
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 

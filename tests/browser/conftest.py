@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from exhume.attacks.snapshots import Snapshot, save_snapshots
+from exhume.attacks.running.snapshots import Snapshot, save_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.experiments.run import RunFolder

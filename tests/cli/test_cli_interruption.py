@@ -88,7 +88,7 @@ def test_ctrl_c_keeps_what_was_found_and_the_next_run_goes_on(run: Path) -> None
 # Kills itself without warning while it writes its fifth checkpoint; a checkpoint is written after every iteration.
 KILLED = """
 import os, pathlib, signal, sys
-import exhume.attacks.loop as loop
+import exhume.attacks.running.loop as loop
 from exhume.cli.app import main
 loop.CHECKPOINT_SECONDS = -1.0
 save, saved = loop.save_checkpoint, []

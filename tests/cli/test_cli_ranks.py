@@ -76,7 +76,7 @@ def test_two_ranks_give_what_one_process_gives(run: Path, exhume: Exhume, option
 # Dies without warning at an iteration: the process that DYING names.
 DIES = """
 import os, signal, sys
-import exhume.attacks.loop as loop
+import exhume.attacks.running.loop as loop
 from exhume.cli.app import main
 loop.CHECKPOINT_SECONDS = -1.0 if os.environ["DYING"] == "0" else 1e9
 write_line = loop._trace_line

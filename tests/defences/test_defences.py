@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

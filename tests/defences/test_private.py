@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.activations import activation
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.defences.private import PrivateHead, PrivateRecipe, epsilon, train_private_head
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from exhume.attacks.outline import Outline
+from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.errors import ExhumeError
 from exhume.experiments.attack_files import content_digest

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from exhume.attacks import loop
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Limits, Progress
+from exhume.attacks.running import loop
+from exhume.attacks.running.loop import Limits, Progress
 from exhume.attacks.running.prepare import prepare
 from exhume.attacks.running.settings import AttackSettings
-from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
+from exhume.attacks.running.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import Limits
+from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig

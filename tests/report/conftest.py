@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import run_attack
+from exhume.attacks.running.loop import run_attack
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.experiments.run import RunFolder

@@ -8,13 +8,13 @@ import torch
 
 import exhume
 from exhume.activations import activation
+from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import run_attack
-from exhume.attacks.method import AnyMethod
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import run_attack
 from exhume.attacks.silent.attack import SilentUnits
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures

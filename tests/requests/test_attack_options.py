@@ -1,7 +1,7 @@
 """Options of an attack load without torch: defaults that its modules have as well are written twice, the same."""
 
-from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.attacks.start import SEEDS
+from exhume.attacks.foundation.certificate import HELD_OUT_FRACTION
+from exhume.attacks.running.start import SEEDS
 from exhume.requests.attack import AttackOptions
 
 

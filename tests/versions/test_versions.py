@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from exhume.attacks.checkpoint import load_checkpoint
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import run_attack
 from exhume.attacks.prior.spectrum import load_spectrum
+from exhume.attacks.running.checkpoint import load_checkpoint
+from exhume.attacks.running.loop import run_attack
 from exhume.attacks.running.prepare import prepare
 from exhume.attacks.running.settings import AttackSettings
-from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
+from exhume.attacks.running.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError

@@ -7,7 +7,7 @@ it here.
 
 from dataclasses import astuple, dataclass
 
-from exhume.attacks.composition import Composition
+from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.registry import known_methods
 
 HEAD = ("attack", "g(x)", "target", "coefficients", "candidates", "solver", "knowledge", "published")

@@ -16,13 +16,13 @@ from typing import ClassVar
 
 import torch
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.hyperparameters import option
-from exhume.attacks.offer import PlannedAttack
-from exhume.attacks.problem import Problem
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.method import RidgeMethod
-from exhume.attacks.state import State, Step
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.single_layer.method import RidgeMethod
+from exhume.attacks.single_layer.problem import Problem
 from exhume.errors import UsageError
 from exhume.observation import Observation
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from exhume.errors import ExhumeError, UsageError
 
 if TYPE_CHECKING:
-    from exhume.attacks.method import AnyMethod
+    from exhume.attacks.foundation.method import AnyMethod
 
 GROUP = "exhume.attacks"
 AUTO = "auto"
 
 BUILT_IN = (
-    ("split-newton", "exhume.attacks.ridge.split_newton:SplitNewton"),
+    ("split-newton", "exhume.attacks.single_layer.split_newton:SplitNewton"),
     ("heavy-ball", "exhume.attacks.heavy_ball:HeavyBall"),
     ("subspace", "exhume.attacks.subspace.attack:SubspaceAttack"),
     ("image-prior", "exhume.attacks.prior.attack:ImagePrior"),

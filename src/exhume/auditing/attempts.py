@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exhume.attacks.loop import Attacked, Progress
-from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.running.loop import Attacked, Progress
 from exhume.attacks.running.prepare import PreparedAttack, prepare, run
 from exhume.attacks.running.settings import AttackSettings
-from exhume.attacks.snapshots import Snapshot, SnapshotKeeper
+from exhume.attacks.running.snapshots import Snapshot, SnapshotKeeper
 from exhume.errors import ExhumeError, UsageError
 from exhume.observation import Observation
 from exhume.private_paths import without_folders

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from exhume.attacks.loop import Limits
-from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.attempts import OUT_OF_TIME, Attempt, Watch, best_of, carry_out, require_room_for_any
 from exhume.auditing.cost import cost_line, cost_of

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.offer import PlannedAttack
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.registry import known_methods, method_names
 from exhume.auditing.target import Target
 

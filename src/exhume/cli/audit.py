@@ -11,8 +11,8 @@ from exhume.cli.output import attack_bar, print_json, say
 from exhume.requests.audit import AuditRequest
 
 if TYPE_CHECKING:
-    from exhume.attacks.loop import Progress
-    from exhume.attacks.offer import PlannedAttack
+    from exhume.attacks.foundation.planned_attack import PlannedAttack
+    from exhume.attacks.running.loop import Progress
     from exhume.auditing.audit import Audit
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 if TYPE_CHECKING:
-    from exhume.attacks.loop import Progress as AttackProgress
+    from exhume.attacks.running.loop import Progress as AttackProgress
 
 
 def complain(message: str, debug: bool = False) -> None:

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import typer
 
-from exhume.attacks.joining import joined
-from exhume.attacks.ranks import ALONE, Ranks
+from exhume.attacks.foundation.ranks import ALONE, Ranks
+from exhume.attacks.running.joining import joined
 
 
 @contextmanager

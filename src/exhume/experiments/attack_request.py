@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from exhume.attacks.certificate import split_rows
-from exhume.attacks.hyperparameters import OptionValue
-from exhume.attacks.joining import own_device
-from exhume.attacks.loop import Limits
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Outline, Source
-from exhume.attacks.ranks import ALONE, Ranks
+from exhume.attacks.foundation.certificate import split_rows
+from exhume.attacks.foundation.hyperparameters import OptionValue
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Outline, Source
+from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.registry import AUTO, known_methods, methods_called
 from exhume.attacks.running.choice import choose
+from exhume.attacks.running.joining import own_device
+from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.prepare import PreparedAttack, prepare
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.subspace.file import read_subspace

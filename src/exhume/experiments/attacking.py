@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from exhume.attacks.loop import Attacked
+from exhume.attacks.running.loop import Attacked
 from exhume.attacks.running.pooling import run_pool
 from exhume.attacks.running.prepare import PreparedAttack, Watch, run
-from exhume.attacks.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
+from exhume.attacks.running.snapshots import SNAPSHOTS_FILE, SnapshotKeeper, save_snapshots
 from exhume.experiments.run import RunFolder
 from exhume.reconstruction import Reconstruction
 

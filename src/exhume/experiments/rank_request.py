@@ -7,10 +7,10 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from exhume.attacks.loop import run_attack
 from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.head_fit import HeadLoss
 from exhume.attacks.probes.ranking import Probe
+from exhume.attacks.running.loop import run_attack
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.data.dataset import Preparation
 from exhume.data.records import Records, load_records

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.snapshots import Snapshot
+from exhume.attacks.running.snapshots import Snapshot
 from exhume.experiments.scoring import matched_pixels
 from exhume.metrics.matching import Matching, match, to_norm
 from exhume.picture_grid import from_rows

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from exhume.attacks.given import Given, Kind, of_the_head
+from exhume.attacks.foundation.given import Given, Kind, of_the_head
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 from exhume.report.defences import not_audited

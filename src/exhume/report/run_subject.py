@@ -4,7 +4,7 @@ import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
-from exhume.attacks.snapshots import SNAPSHOTS_FILE, load_snapshots
+from exhume.attacks.running.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.experiments.run import RunFolder
 from exhume.report.commands import commands
 from exhume.report.defences import applied_defences

@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.snapshots import Snapshot
+from exhume.attacks.running.snapshots import Snapshot
 from exhume.experiments.truth import Truth
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from exhume import seeds
-from exhume.attacks.loop import run_attack
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.running.loop import run_attack
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.interruption import Interruption
+from exhume.attacks.running.interruption import Interruption
 from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError
 from exhume.features.rows import Rows, write_rows

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-from exhume.attacks.start import drawn, scale_left, without_start
+from exhume.attacks.running.start import drawn, scale_left, without_start
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.defences.kinds import check_surgeon, parse_defences, publish

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from exhume import seeds
-from exhume.attacks.loop import Limits, Progress
+from exhume.attacks.running.loop import Limits, Progress
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig

@@ -21,11 +21,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.loop import Limits, run_attack
-from exhume.attacks.ridge.pruning import removal_costs
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
+from exhume.attacks.single_layer.pruning import removal_costs
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.metrics.errors import reconstruction_error

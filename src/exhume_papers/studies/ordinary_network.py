@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from exhume.attacks.loop import run_attack
+from exhume.attacks.running.loop import run_attack
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.data.config import DataConfig
 from exhume.data.load import load

@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.loop import run_attack
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.ridge.split_newton import SplitNewton
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.running.loop import run_attack
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.attacks.subspace.first_layer import first_layer_subspace
 from exhume.attacks.subspace.moments import moment_subspace

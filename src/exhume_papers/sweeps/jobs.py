@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from exhume.attacks.loop import Progress
+from exhume.attacks.running.loop import Progress
 from exhume.data.load import load
 from exhume.errors import ExhumeError
 from exhume.experiments.attacking import attack_run

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Outline
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.running.prepare import PreparedAttack
 from exhume.data.config import DataConfig
 from exhume.experiments.attack_request import SweptAttackRequest

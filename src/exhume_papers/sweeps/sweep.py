@@ -41,7 +41,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from exhume.activations import activation
-from exhume.attacks.outline import Outline
+from exhume.attacks.foundation.outline import Outline
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from exhume.attacks.interruption import Interruption
+from exhume.attacks.running.interruption import Interruption
 from exhume.files import write_text
 from exhume_papers.sweeps.engines import Engine, JobDone, JobLost, JobProgress
 from exhume_papers.sweeps.jobs import AttackJob, Job, JobEnd, TrainJob

@@ -81,7 +81,7 @@ def test_a_copy_is_the_weaker_one_of_two_candidates_in_one_direction(
 
 
 def _at(rows: torch.Tensor) -> object:
-    from exhume.attacks.state import State
+    from exhume.attacks.foundation.state import State
 
     return State({"candidates": rows, "velocity": torch.zeros_like(rows)}, {"iteration": 0})
 

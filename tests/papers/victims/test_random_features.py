@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from exhume.activations import ACTIVATIONS
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

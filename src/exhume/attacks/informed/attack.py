@@ -11,14 +11,14 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.hyperparameters import option
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.outline import Outline
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.informed.case import InformedCase, InformedProblem
 from exhume.attacks.informed.missing_sample import Guess, MissingSample
-from exhume.attacks.judgement import Case, Resources
-from exhume.attacks.outline import Outline
-from exhume.attacks.ridge.method import OnRandomRows
-from exhume.attacks.state import State, Step
+from exhume.attacks.single_layer.method import OnRandomRows
 from exhume.errors import UsageError
 from exhume.observation import Observation
 

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.certificate import unjudged
-from exhume.attacks.given import Given, of_the_head
+from exhume.attacks.foundation.certificate import unjudged
+from exhume.attacks.foundation.given import Given, of_the_head
+from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.informed.missing_sample import ACTIVE, MissingSample, remainder, solve_linear
-from exhume.attacks.judgement import Facts, Judgement, Resources
-from exhume.attacks.ridge.case import RidgeCase
-from exhume.attacks.ridge.span import SpanLoss
+from exhume.attacks.single_layer.case import RidgeCase
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.held_out import HeldOut

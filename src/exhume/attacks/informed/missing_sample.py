@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.ridge.span import PassCounter
+from exhume.attacks.single_layer.span import PassCounter
 from exhume.features.ridge import RidgeFeatures
 from exhume.known import Known
 

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.certificate import Unexplained, unjudged, verdict
-from exhume.attacks.given import Given, of_the_head, with_smooth_pictures
-from exhume.attacks.judgement import Facts, Judgement, Resources
+from exhume.attacks.foundation.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.foundation.given import Given, of_the_head, with_smooth_pictures
+from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.room import NetworkSizes, network_room
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, removal_costs

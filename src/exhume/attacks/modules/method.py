@@ -4,13 +4,13 @@ from typing import ClassVar
 
 import torch
 
-from exhume.attacks.judgement import Case, Resources
-from exhume.attacks.method import Method
+from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.method import Method
+from exhume.attacks.foundation.outline import NETWORK
+from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.room import NetworkSizes
-from exhume.attacks.outline import NETWORK
-from exhume.attacks.ranks import Ranks
 from exhume.observation import Observation
 
 

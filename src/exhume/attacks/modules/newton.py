@@ -23,15 +23,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.hyperparameters import option
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.method import ModuleMethod
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.quasi_newton import QuasiNewton, Run, evaluate
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, cross_validated, removal_costs
-from exhume.attacks.offer import PlannedAttack
-from exhume.attacks.state import State, Step
 from exhume.errors import UsageError
 from exhume.observation import Observation
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.ridge.span import PassCounter, independent_outputs, invert_gram, to_unit_scale
+from exhume.attacks.single_layer.span import PassCounter, independent_outputs, invert_gram, to_unit_scale
 from exhume.features.module import Linearisation, ModuleFeatures
 
 

@@ -12,9 +12,9 @@ moves gradients is not seen, which `tangent/span.py` has a surrogate for.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.given import Given, of_the_samples, with_smooth_pictures
-from exhume.attacks.judgement import Case, Resources
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.given import Given, of_the_samples, with_smooth_pictures
+from exhume.attacks.foundation.judgement import Case, Resources
 from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.problem import ModuleProblem

@@ -23,20 +23,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.hyperparameters import Hyperparameter
-from exhume.attacks.judgement import Case, Resources
-from exhume.attacks.method import Method
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.hyperparameters import Hyperparameter
+from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.method import Method
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.problem import PriorCase, PriorProblem
 from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, pruned, refined, regrown, told_apart
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.problem import Problem
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.case import RidgeCase
-from exhume.attacks.ridge.method import OnRidgeForm
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.state import State, Step
+from exhume.attacks.single_layer.case import RidgeCase
+from exhume.attacks.single_layer.method import OnRidgeForm
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.errors import UsageError
 from exhume.observation import Observation

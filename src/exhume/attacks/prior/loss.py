@@ -12,8 +12,8 @@ equations, 0 = A_io √λ_j x_ij, so everything known of least squares holds for
 
     ||R − P_⊥ Y(dX)||²,    Y = (Σ_i A_io φ'(z_ik) v_k·dx_i,  A_io √λ_j dx_ij),
 
-with P_⊥ across the enlarged features (F, √λ_j x_ij). λ = 0 is the loss of `ridge/span.py`; for a linear φ this is ridge
-regression.
+with P_⊥ across the enlarged features (F, √λ_j x_ij). λ = 0 is the loss of `single_layer/span.py`; for a linear φ this
+is ridge regression.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.ridge.gauss_newton import tangent
-from exhume.attacks.ridge.span import invert_gram
+from exhume.attacks.single_layer.gauss_newton import tangent
+from exhume.attacks.single_layer.span import invert_gram
 from exhume.features.ridge import RidgeFeatures
 
 

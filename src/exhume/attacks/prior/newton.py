@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, PriorModel
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.gauss_newton import Move, tangent
-from exhume.attacks.ridge.levenberg import REFUSALS, Pace
+from exhume.attacks.single_layer.gauss_newton import Move, tangent
+from exhume.attacks.single_layer.levenberg import REFUSALS, Pace
 
 LEAST_COEFFICIENT = 1e-3  # of the largest: candidates below it are moved as if they had it
 

@@ -8,21 +8,21 @@ from jaxtyping import Float
 from scipy.special import chdtri
 from torch import Tensor
 
-from exhume.attacks.certificate import LUCK, unjudged
-from exhume.attacks.given import Given
-from exhume.attacks.judgement import Facts, Judgement, Resources
+from exhume.attacks.foundation.certificate import LUCK, unjudged
+from exhume.attacks.foundation.given import Given
+from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
+from exhume.attacks.foundation.parametrisation import LoweredRows, Subspace
+from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
 from exhume.attacks.prior.newton import cross_validated
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
 from exhume.attacks.prior.search import Level, Rows
 from exhume.attacks.prior.span_basis import SpanBasis
 from exhume.attacks.prior.spectrum import ImageBasis, Spectrum
-from exhume.attacks.problem import Problem
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.case import RidgeCase
-from exhume.attacks.ridge.pruning import without_copies
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.subspace.parametrisation import LoweredRows, Subspace
+from exhume.attacks.single_layer.case import RidgeCase
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.pruning import without_copies
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import hold

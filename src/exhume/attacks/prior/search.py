@@ -15,11 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
 from exhume.attacks.prior.newton import PriorNewton
 from exhume.attacks.prior.smoothing import smoothed
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.ridge.pruning import without_copies
+from exhume.attacks.single_layer.pruning import without_copies
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 

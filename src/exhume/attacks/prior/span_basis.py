@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.frequencies import ImageShape, to_frequencies
 
 LEAST_SHARE = 1e-6  # of the mean variance: no direction of the subspace is impossible

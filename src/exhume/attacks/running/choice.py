@@ -7,8 +7,8 @@ A subspace and a prior are wrapped around a method. Where a name stands for such
 from collections.abc import Callable
 from dataclasses import replace
 
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Outline, Source
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Outline, Source
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.spectrum import Spectrum
 from exhume.attacks.registry import AUTO, known_methods, methods_called

@@ -1,12 +1,12 @@
-"""One attack from several seeds, and what its runs agree on (`attacks/agreement.py`)."""
+"""One attack from several seeds, and what its runs agree on (`agreement.py`)."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
-from exhume.attacks.agreement import Member, agree, support_of
-from exhume.attacks.loop import Attacked
+from exhume.attacks.running.agreement import Member, agree, support_of
+from exhume.attacks.running.loop import Attacked
 from exhume.attacks.running.prepare import PreparedAttack, run
 from exhume.reconstruction import Outcome, Reconstruction
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exhume.attacks.loop import Attacked, Progress, run_attack
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Outline
-from exhume.attacks.room import require_room
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.running.choice import choose, tell
+from exhume.attacks.running.loop import Attacked, Progress, run_attack
+from exhume.attacks.running.memory_budget import require_room
 from exhume.attacks.running.settings import AttackSettings
-from exhume.attacks.snapshots import SnapshotKeeper
-from exhume.attacks.start import Start, find_start
+from exhume.attacks.running.snapshots import SnapshotKeeper
+from exhume.attacks.running.start import Start, find_start
 from exhume.observation import Observation
 
 Watch = Callable[[Progress], None]

@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 
-from exhume.attacks.certificate import HELD_OUT_FRACTION
-from exhume.attacks.hyperparameters import OptionValue
-from exhume.attacks.loop import Limits
-from exhume.attacks.method import AnyMethod
-from exhume.attacks.outline import Source
+from exhume.attacks.foundation.certificate import HELD_OUT_FRACTION
+from exhume.attacks.foundation.hyperparameters import OptionValue
+from exhume.attacks.foundation.method import AnyMethod
+from exhume.attacks.foundation.outline import Source
+from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.prior.spectrum import Spectrum
-from exhume.attacks.ranks import ALONE, Ranks
 from exhume.attacks.registry import AUTO
-from exhume.attacks.start import SEEDS
+from exhume.attacks.running.loop import Limits
+from exhume.attacks.running.start import SEEDS
 from exhume.errors import UsageError
 
 PRIORS = ("none", "image")

@@ -14,14 +14,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.composition import Composition
-from exhume.attacks.given import Given
-from exhume.attacks.hyperparameters import option
-from exhume.attacks.judgement import Case, Facts, Judgement, Resources
-from exhume.attacks.method import Method
-from exhume.attacks.offer import PlannedAttack
-from exhume.attacks.outline import Outline
-from exhume.attacks.ranks import Ranks
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.given import Given
+from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
+from exhume.attacks.foundation.method import Method
+from exhume.attacks.foundation.outline import Outline
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.foundation.ranks import Ranks
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.silent.certificate import Witnessed, heard, witnessed
 from exhume.attacks.silent.joint import completed
 from exhume.attacks.silent.layers import require_layers, silent_bytes
@@ -31,7 +32,6 @@ from exhume.attacks.silent.search import Found, nothing_found, search
 from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import Spectrum, spectrum
 from exhume.attacks.silent.whole_inputs import whole_inputs
-from exhume.attacks.state import State, Step
 from exhume.errors import ExhumeError
 from exhume.held_out import HeldOut
 from exhume.layer_states import FAINT, SOURCES, LayerStates

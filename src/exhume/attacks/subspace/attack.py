@@ -19,23 +19,23 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.given import Given, of_the_head
-from exhume.attacks.hyperparameters import Hyperparameter
-from exhume.attacks.judgement import Case, Resources
-from exhume.attacks.method import Method
-from exhume.attacks.offer import PlannedAttack
-from exhume.attacks.outline import Outline, Source
-from exhume.attacks.problem import Problem
-from exhume.attacks.ridge.case import RidgeCase, seen_through
-from exhume.attacks.ridge.method import OnRidgeForm
-from exhume.attacks.ridge.split_newton import SplitNewton
-from exhume.attacks.staged import StagedCase, StagedProblem, staged_steps
-from exhume.attacks.state import State, Step
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.given import Given, of_the_head
+from exhume.attacks.foundation.hyperparameters import Hyperparameter
+from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.method import Method
+from exhume.attacks.foundation.outline import Outline, Source
+from exhume.attacks.foundation.parametrisation import Subspace
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.single_layer.case import RidgeCase, seen_through
+from exhume.attacks.single_layer.method import OnRidgeForm
+from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.drift import DriftCoordinates, drifted_rows
 from exhume.attacks.subspace.first_layer import FirstLayer, first_layer_subspace
 from exhume.attacks.subspace.moments import moment_subspace
-from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.attacks.subspace.staged import StagedCase, StagedProblem, staged_steps
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.mixed_rows import MixedRows
 from exhume.features.rows import HeldRows

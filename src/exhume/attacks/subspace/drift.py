@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.retraction import to_norm
-from exhume.attacks.subspace.parametrisation import LoweredRows, Subspace
+from exhume.attacks.foundation.parametrisation import LoweredRows, Subspace
+from exhume.attacks.foundation.retraction import to_norm
 from exhume.features.rows import HeldRows, Rows, hold
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.errors import ExhumeError
 
 

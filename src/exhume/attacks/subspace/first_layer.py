@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.errors import ExhumeError
 from exhume.features.rows import Rows, blocks
 

@@ -19,9 +19,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.activations import hermite_coefficients
-from exhume.attacks.ridge.gauss_newton import mean_square
-from exhume.attacks.ridge.span import SpanLoss
-from exhume.attacks.subspace.parametrisation import Subspace
+from exhume.attacks.foundation.parametrisation import Subspace
+from exhume.attacks.single_layer.gauss_newton import mean_square
+from exhume.attacks.single_layer.span import SpanLoss
 
 ITERATIONS = 3
 AFFINE_STEPS = 40

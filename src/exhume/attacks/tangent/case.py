@@ -17,11 +17,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.certificate import Unexplained, unjudged, verdict
-from exhume.attacks.given import INITIAL, Given, of_the_samples, with_smooth_pictures
-from exhume.attacks.judgement import Facts, Judgement
+from exhume.attacks.foundation.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.foundation.given import INITIAL, Given, of_the_samples, with_smooth_pictures
+from exhume.attacks.foundation.judgement import Facts, Judgement
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.modules.coordinates import Coordinates
-from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.attacks.tangent.span import TangentSpanLoss
 from exhume.attacks.tangent.span_coordinates import SpanCoordinates
 from exhume.attacks.tangent.view import TangentView, look

@@ -21,13 +21,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.composition import Composition
-from exhume.attacks.hyperparameters import option
-from exhume.attacks.judgement import Case, Resources
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.modules.quasi_newton import QuasiNewton
-from exhume.attacks.offer import PlannedAttack
-from exhume.attacks.ridge.method import OnRandomRows
-from exhume.attacks.state import State, Step
+from exhume.attacks.single_layer.method import OnRandomRows
 from exhume.attacks.tangent.case import TangentCase, TangentProblem
 from exhume.attacks.tangent.span import Rule, TangentSpanLoss
 from exhume.attacks.tangent.view import TangentView

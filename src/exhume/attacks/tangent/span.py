@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.attacks.ridge.span import PassCounter, invert_gram
+from exhume.attacks.single_layer.span import PassCounter, invert_gram
 from exhume.errors import ExhumeError
 from exhume.features.layered import Gradients, LayeredNetwork
 

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.modules.coordinates import Coordinates
-from exhume.attacks.subspace.parametrisation import Subspace
 
 
 @dataclass(frozen=True, eq=False)

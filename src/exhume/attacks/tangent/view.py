@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.subspace.first_layer import GAP, first_layer_subspace, gaps
-from exhume.attacks.subspace.parametrisation import Subspace
 from exhume.attacks.tangent.span import Rule, Targets
 from exhume.attacks.tangent.whole_network import WholeNetwork
 from exhume.errors import UsageError

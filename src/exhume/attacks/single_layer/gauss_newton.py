@@ -1,0 +1,149 @@
+"""The Gauss-Newton model of the projected loss, and its solution by conjugate gradients.
+
+The residual r = P_⊥ θ moves with the candidates as dr = −P_⊥ y(dX), y(dX)_ok = Σ_i α_io φ'(z_ik) v_k·dx_i (the variable
+projection of Kaufman: the coefficients follow by themselves). Up to a factor, the model is
+
+    ||r − P_⊥ y(dX)||²  with   G = Jᵀr (negative half-gradient),   H = Jᵀ P_⊥ J.
+
+For isotropic rows v, E[H] = M ⊗ I with M = (α αᵀ) ∘ (D Dᵀ) · E[v_j²], D = φ'(Z): an m × m matrix that serves as the
+metric of the damping and as preconditioner. At finite p the spectrum of M⁻¹H spreads like Marchenko-Pastur's law with
+q = m d / p, so k products reduce the error by about (√q)^k. Each product is a forward and a backward pass over V.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.features import memory
+
+# shares of the mean curvature added where a candidate has none of its own (a coefficient near zero)
+_FLOOR = 1e-6
+AT_KINK = 1e-4  # of the root mean square of a candidate's preactivations
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The loss linearised at a fit. `energy` turns squares of the residual into units of L."""
+
+    fit: Fit
+    slopes: Float[Tensor, "m p"]
+    metric: Float[Tensor, "m m"]
+    descent: Float[Tensor, "m d"]
+    energy: float
+
+    @property
+    def curvatures(self) -> Float[Tensor, " m"]:
+        diagonal = self.metric.diagonal()
+        return diagonal + _FLOOR * diagonal.mean() + torch.finfo(torch.float64).tiny
+
+    def damped_metric_inverse(self, damping: float) -> Float[Tensor, "m m"]:
+        damped = self.metric + torch.diag(damping * self.curvatures)
+        scale = damped.diagonal().rsqrt()
+        eye = torch.eye(len(damped), dtype=damped.dtype, device=damped.device)
+        factor = torch.linalg.cholesky(damped * scale[:, None] * scale + 1e-10 * eye)
+        return torch.cholesky_inverse(factor) * scale[:, None] * scale
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A proposed change of the candidates, and by how much the model says that L will fall."""
+
+    change: Float[Tensor, "m d"]
+    predicted: float
+
+
+def linearise(loss: SpanLoss, fit: Fit) -> Model:
+    """Slopes, metric and descent direction at a fit. One pass."""
+    slopes = memory.empty(len(fit.preactivations), loss.features.p, fit.preactivations)
+    weights = fit.coefficients.to(slopes.dtype)
+
+    def weigh(block: slice) -> Float[Tensor, "m rows"]:
+        slopes[:, block] = steepness = loss.features.activation.derivative(fit.preactivations[:, block])
+        return steepness.mul_(weights @ fit.residual[:, block])
+
+    pulled = loss.pull_back(weigh, fit.candidates)
+    descent = tangent(pulled, fit.candidates)
+    return Model(fit, slopes, _metric(loss, fit, slopes), descent, loss.energy)
+
+
+def metric(loss: SpanLoss, fit: Fit) -> Float[Tensor, "m m"]:
+    """M = (α αᵀ) ∘ (D Dᵀ) · E[v_j²] over the rows that have a derivative at every candidate. No pass.
+
+    Two candidates that share a sample may be told apart by nothing but rows at whose kink one of them came to rest:
+    there rounding chooses the slope.
+    """
+    preactivations, activation = fit.preactivations, loss.features.activation
+    with torch.no_grad():
+        slopes = activation.derivative(preactivations)
+        if activation.kinked:
+            squares = loss.ranks.sum(preactivations.square().sum(dim=1, dtype=torch.float64))
+            at_kink = AT_KINK * (squares / loss.ranks.total(float(loss.features.p))).sqrt().to(preactivations)
+            slopes *= (preactivations.abs() > at_kink[:, None]).all(dim=0)
+        return _metric(loss, fit, slopes)
+
+
+def _metric(loss: SpanLoss, fit: Fit, slopes: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
+    overlap = loss.ranks.sum((slopes @ slopes.T).double())
+    return (fit.coefficients @ fit.coefficients.T) * overlap * mean_square(loss)
+
+
+def curve(loss: SpanLoss, model: Model, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+    """H times directions. Two passes."""
+    weights = model.fit.coefficients.to(directions.dtype)
+    moved = weights.T @ loss.push_forward(directions).mul_(model.slopes)
+    moved, _ = loss.project(model.fit, moved)
+    pulled = loss.pull_back(lambda block: model.slopes[:, block] * (weights @ moved[:, block]), directions)
+    return tangent(pulled, model.fit.candidates)
+
+
+def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, forcing: float) -> Move:
+    """Truncated conjugate gradients on (H + damping · diag M) dX = G, preconditioned by M ⊗ I.
+
+    Stops after `products` products, or when the preconditioned residual fell by `forcing`.
+    """
+    candidates, descent = model.fit.candidates, model.descent
+    inverse = model.damped_metric_inverse(damping).to(descent.dtype)
+    weight = (damping * model.curvatures).to(descent.dtype)[:, None]
+    solution, left = torch.zeros_like(descent), descent
+    conditioned = tangent(inverse @ left, candidates)
+    direction, product = conditioned, float((left * conditioned).sum())
+    first = product
+    for count in range(1, products + 1):
+        if not product > 0:
+            break
+        image = curve(loss, model, direction) + weight * direction
+        bend = float((direction * image).sum())
+        if not bend > 0:  # flat, or underflow
+            break
+        length = product / bend
+        solution, left = solution + length * direction, left - length * image
+        conditioned = tangent(inverse @ left, candidates)
+        new = float((left * conditioned).sum())
+        if count == products or not new > forcing**2 * first:
+            break
+        direction, product = conditioned + (new / product) * direction, new
+    quadratic = float((solution * (descent - left)).sum() - (weight * solution.square()).sum())
+    predicted = (2 * float((descent * solution).sum()) - quadratic) / model.energy
+    return Move(solution, predicted)
+
+
+def tangent(directions: Float[Tensor, "m d"], candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+    """The part of each direction that is orthogonal to its candidate: norms stay as they are."""
+    squares = candidates.square().sum(dim=1).clamp_min(torch.finfo(candidates.dtype).tiny)
+    along = (directions * candidates).sum(dim=1) / squares
+    return directions - along[:, None] * candidates
+
+
+def mean_square(loss: SpanLoss) -> float:
+    """E[v_j²], from the first block of rows that are not all zero: a scale, no more."""
+    rows, own = loss.features.rows, loss.ranks.share.count
+    size = min(rows.block_rows, 4096)
+    for start in range(0, loss.p, size):
+        stop = min(start + size, loss.p)
+        total = loss.ranks.total(float(rows.block(own(start), own(stop)).double().square().sum()))
+        if total > 0:
+            return total / ((stop - start) * rows.d)
+    return 1.0
