@@ -43,6 +43,8 @@ FORBIDDEN = {
     "exhume_papers.catalogue": ("auditing", "cli"),
 }
 ENTRIES = ("__main__", "cli", "exhume_papers.cli")
+# of attacks/, from the ground up: what every method stands on, the methods, and what runs them
+GROUND, ROOF = ("foundation", "registry"), ("running", "family")
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,54 @@ def test_nothing_but_the_entry_imports_the_command_line(graph: Graph) -> None:
 def test_no_two_packages_import_each_other(graph: Graph) -> None:
     cycle = unit_cycle(graph)
     assert cycle is None, " -> ".join(cycle or [])
+
+
+def floor(module: str) -> int | None:
+    """0 for the foundation of attacks/, 1 for the methods, 2 for what runs them; None outside of it."""
+    parts = module.split(".")
+    if parts[:2] != ["exhume", "attacks"] or len(parts) < 3:
+        return None
+    return 0 if parts[2] in GROUND else 2 if parts[2] in ROOF else 1
+
+
+def above(graph: Graph) -> list[str]:
+    """Imports inside attacks/ that lead to a higher floor."""
+    return [
+        f"{module} -> {target}"
+        for module, targets in sorted(graph.anywhere.items())
+        for target in sorted(targets)
+        if (low := floor(module)) is not None and (high := floor(target)) is not None and low < high
+    ]
+
+
+def method_cycle(graph: Graph) -> list[str] | None:
+    """A circle of imports between the packages of attacks/."""
+    inside = {
+        module: {target for target in targets if floor(target) is not None}
+        for module, targets in graph.anywhere.items()
+        if floor(module) is not None
+    }
+    below = {
+        module.removeprefix("exhume."): {target.removeprefix("exhume.") for target in targets}
+        for module, targets in inside.items()
+    }
+    return unit_cycle(Graph("attacks", below, {}))
+
+
+def test_attacks_stand_on_their_foundation_and_know_nothing_of_what_runs_them(graph: Graph) -> None:
+    assert {floor(module) for module in graph.anywhere} == {None, 0, 1, 2}
+    assert above(graph) == []
+    assert method_cycle(graph) is None
+
+
+def test_a_planted_step_up_and_a_planted_circle_of_methods_are_found(graph: Graph) -> None:
+    up = {"exhume.attacks.foundation.method": {"exhume.attacks.running.loop"}}
+    assert above(Graph("exhume", up, {})) == ["exhume.attacks.foundation.method -> exhume.attacks.running.loop"]
+    around = {
+        "exhume.attacks.single_layer.case": {"exhume.attacks.subspace.attack"},
+        "exhume.attacks.subspace.attack": {"exhume.attacks.single_layer.span"},
+    }
+    assert method_cycle(Graph("exhume", around, {})) == ["single_layer", "subspace", "single_layer"]
 
 
 def test_nothing_inside_imports_the_public_api(graph: Graph) -> None:

@@ -10,7 +10,7 @@ from exhume.activations import activation
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer import levenberg
 from exhume.attacks.single_layer.gauss_newton import Move
-from exhume.attacks.single_layer.levenberg import REFUSALS, Levenberg, Pace
+from exhume.attacks.single_layer.levenberg import REFUSALS, DampingState, Levenberg
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.split_step import split_move
 from exhume.features.ridge import RidgeFeatures
@@ -110,7 +110,7 @@ def test_with_its_pace_a_refinement_goes_on_as_if_it_had_never_stopped(products:
     loss, start = problem("relu+tanh", away=1.0)
     whole = refined(loss, start, Levenberg(products), 10)
     for stop in (1, 4, 9):
-        pace = Pace()
+        pace = DampingState()
         first = list(Levenberg(products).refine(loss, loss.fit(start), NORM, stop, pace=pace))
         second = list(Levenberg(products).refine(loss, first[-1], NORM, 10 - stop, pace=pace))
         assert [fit.loss for fit in first + second] == [fit.loss for fit in whole[1:]]
@@ -118,7 +118,7 @@ def test_with_its_pace_a_refinement_goes_on_as_if_it_had_never_stopped(products:
 
 
 def test_a_good_step_lowers_the_damping_by_at_most_3_and_never_below_the_floor() -> None:
-    pace, step = Pace(), torch.zeros(N, D)
+    pace, step = DampingState(), torch.zeros(N, D)
     dampings = [pace.damping]
     for gain in (1.0, 0.9, 5.0, 1.0, 1.0, 1.0):
         pace.accepted(gain, step, floor=1e-3)

@@ -20,7 +20,7 @@ from exhume.attacks.running.checkpoint import Checkpoint, load_checkpoint, save_
 from exhume.attacks.running.loop import Attacked, Limits, Progress, run_attack
 from exhume.attacks.running.snapshots import SnapshotKeeper
 from exhume.attacks.single_layer import case as ridge_case
-from exhume.attacks.single_layer.room import Sizes
+from exhume.attacks.single_layer.memory_plan import Sizes
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold, write_rows

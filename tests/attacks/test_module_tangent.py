@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from exhume import seeds
-from exhume.attacks.modules.tangent import ModuleTangentAttack, seen_by_gradients
 from exhume.attacks.running.loop import run_attack
+from exhume.attacks.tangent.any_depth import ModuleTangentAttack, seen_by_gradients
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load

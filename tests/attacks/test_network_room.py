@@ -9,8 +9,8 @@ from torch import nn
 from exhume.attacks.foundation.judgement import Resources
 from exhume.attacks.foundation.ranks import ALONE
 from exhume.attacks.foundation.state import Step
+from exhume.attacks.modules.memory_plan import NetworkSizes, network_room, recorded_bytes
 from exhume.attacks.modules.newton import ModuleNewton
-from exhume.attacks.modules.room import NetworkSizes, network_room, recorded_bytes
 from exhume.attacks.running.memory_budget import require_room
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, penultimate_features

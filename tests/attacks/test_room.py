@@ -13,7 +13,7 @@ from exhume.attacks.foundation.ranks import ALONE
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.running.memory_budget import require_room
-from exhume.attacks.single_layer.room import FEWEST, PROCESS_BYTES, Sizes, least_bytes, room_for
+from exhume.attacks.single_layer.memory_plan import FEWEST, PROCESS_BYTES, Sizes, least_bytes, room_for
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
@@ -101,7 +101,7 @@ def test_a_search_looks_at_no_more_candidates_than_there_is_memory_for(monkeypat
     features = RidgeFeatures(DrawnRows(1, 3000, 8), activation("relu"))
     weights = torch.randn(1, 12, generator=stream) @ features(torch.randn(12, 8, generator=stream))
     observation = Observation(features, weights, Knowledge(None))
-    monkeypatch.setattr("exhume.attacks.single_layer.room.FEWEST", 4)
+    monkeypatch.setattr("exhume.attacks.single_layer.memory_plan.FEWEST", 4)
     asked = Sizes(2850, 8, 1, 4, None, few_rows=True)
     row = asked.held_row_bytes + asked.output_row_bytes
     memory = asked.fixed_bytes + 100 * (row + 6 * asked.candidate_row_bytes)

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from exhume.activations import activation
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.single_layer.levenberg import Levenberg, Pace
+from exhume.attacks.single_layer.levenberg import DampingState, Levenberg
+from exhume.attacks.single_layer.search_context import Fits
 from exhume.attacks.single_layer.signs import repair_signs
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.turning import Turning, signs_tell
-from exhume.attacks.single_layer.workbench import Fits
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 from exhume.metrics.errors import signed_error
@@ -33,7 +33,7 @@ def victim(size: float, seed: int, noise: float = 0.0) -> tuple[SpanLoss, Tensor
 
 
 def settle(loss: SpanLoss, fit: Fit, iterations: int) -> Fits:
-    for refined in RULE.refine(loss, fit, D**0.5, iterations, pace=Pace(0.1)):
+    for refined in RULE.refine(loss, fit, D**0.5, iterations, pace=DampingState(0.1)):
         fit = refined
         yield fit
     return fit

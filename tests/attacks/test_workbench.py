@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from exhume.activations import activation
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer.problem import Problem
+from exhume.attacks.single_layer.search_context import SearchContext, capacity
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.attacks.single_layer.split_newton import SplitNewton
-from exhume.attacks.single_layer.workbench import Workbench, capacity
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
 
@@ -21,7 +21,7 @@ D, N = 12, 4
 
 def bench_of(
     p: int = 2000, outputs: int = 1, rounding: float = 0.0, noise: float = 0.0
-) -> tuple[Workbench, torch.Tensor]:
+) -> tuple[SearchContext, torch.Tensor]:
     """A planted problem on the bench, and its samples."""
     stream = torch.Generator().manual_seed(3)
     samples = to_norm(torch.randn(N, D, generator=stream), math.sqrt(D))
@@ -40,7 +40,7 @@ def bench_of(
         dtype=torch.float32,
         device=torch.device("cpu"),
     )
-    return Workbench(SplitNewton(), problem), samples
+    return SearchContext(SplitNewton(), problem), samples
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**5), st.floats(0.05, 1))

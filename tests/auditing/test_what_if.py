@@ -6,7 +6,7 @@ import torch
 from exhume.auditing.cost import cost_of
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import Control, records_of_rows
-from exhume.auditing.target import Target, target_of_rows
+from exhume.auditing.target import AuditTarget, target_of_rows
 from exhume.auditing.what_if import check_what_if, defend, published
 from exhume.defences.private import PrivateRecipe, epsilon
 from exhume.errors import UsageError
@@ -14,11 +14,11 @@ from exhume.features.rows import HeldRows
 
 
 @pytest.fixture
-def target(fitted: Any) -> Target:
+def target(fitted: Any) -> AuditTarget:
     return target_of_rows(HeldRows(fitted.rows), fitted.weights, activation="relu")
 
 
-def test_pruning_costs_more_than_rounding_and_the_model_itself_costs_nothing(fitted: Any, target: Target) -> None:
+def test_pruning_costs_more_than_rounding_and_the_model_itself_costs_nothing(fitted: Any, target: AuditTarget) -> None:
     truth = records_of_rows(fitted.truth, fitted.labels)
     control = Control(fitted.control, fitted.labels)
     costs = {name: cost_of(defend(name, target, truth, 0), target, truth, control) for name in ("int8", "prune50")}
@@ -28,7 +28,7 @@ def test_pruning_costs_more_than_rounding_and_the_model_itself_costs_nothing(fit
     assert 0 < costs["int8"].output_change < costs["prune50"].output_change < 1
 
 
-def test_pruned_features_are_gone_for_the_attacker_and_zero_for_the_outputs(fitted: Any, target: Target) -> None:
+def test_pruned_features_are_gone_for_the_attacker_and_zero_for_the_outputs(fitted: Any, target: AuditTarget) -> None:
     pruned = defend("prune50", target, None, 0)
     assert pruned.observation.features.p == 150
     assert int((pruned.head == 0).sum()) == 150
@@ -38,7 +38,7 @@ def test_pruned_features_are_gone_for_the_attacker_and_zero_for_the_outputs(fitt
     assert torch.allclose(target.outputs(rows, pruned.head)[:, 0].float(), by_hand, atol=1e-5)
 
 
-def test_noise_alone_has_a_size_and_without_records_random_rows_measure_the_cost(target: Target) -> None:
+def test_noise_alone_has_a_size_and_without_records_random_rows_measure_the_cost(target: AuditTarget) -> None:
     noisy = defend("noise", target, None, 3)
     assert noisy.name == "noise0.1"
     cost = cost_of(noisy, target, None, None)
@@ -54,7 +54,7 @@ def test_a_defence_acts_on_the_head_and_not_on_its_change(fitted: Any) -> None:
     assert torch.allclose(rounded.observation.weights[0], rounded.head[0] - start)
 
 
-def test_dp_trains_the_head_again_to_the_epsilon_that_was_asked_for(fitted: Any, target: Target) -> None:
+def test_dp_trains_the_head_again_to_the_epsilon_that_was_asked_for(fitted: Any, target: AuditTarget) -> None:
     truth = records_of_rows(fitted.truth, fitted.labels)
     private = defend("dp3", target, truth, 0)
     assert "epsilon 3 at delta 1e-05" in private.note

@@ -11,13 +11,13 @@ import exhume
 from exhume.auditing.cost import cost_of
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import records_of_rows
-from exhume.auditing.target import Target
+from exhume.auditing.target import AuditTarget
 from exhume.auditing.what_if import defend
 from exhume.observing.beside import Beside
 from silent_victims import Trained, train
 
 
-def target_of(victim: Trained, beside: Beside | None = None) -> Target:
+def target_of(victim: Trained, beside: Beside | None = None) -> AuditTarget:
     return target_of_module(victim.model, input_shape=(40,), initial=victim.before, beside=beside)
 
 

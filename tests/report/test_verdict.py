@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from exhume.reconstruction import Outcome
-from exhume.report.verdict import Case, verdict
+from exhume.report.verdict import VerdictInput, verdict
 from exhume.verdicts import Findings
 
 FINDINGS = Findings(Outcome.PARTIAL)
@@ -19,7 +19,7 @@ ALL = [
 
 
 def _said(findings: Findings, candidates: int = 5, held_out_loss: float | None = 0.03) -> dict[str, str]:
-    return verdict(Case(findings, candidates, "image", held_out_loss, 300))
+    return verdict(VerdictInput(findings, candidates, "image", held_out_loss, 300))
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -28,7 +28,7 @@ BUILT_IN = (
     ("image-prior", "exhume.attacks.prior.attack:ImagePrior"),
     ("module-newton", "exhume.attacks.modules.newton:ModuleNewton"),
     ("ntk", "exhume.attacks.tangent.newton:NtkAttack"),
-    ("ntk", "exhume.attacks.modules.tangent:ModuleTangentAttack"),
+    ("ntk", "exhume.attacks.tangent.any_depth:ModuleTangentAttack"),
     ("kkt", "exhume.attacks.tangent.newton:KktAttack"),
     ("silent-units", "exhume.attacks.silent.attack:SilentUnits"),
     ("informed", "exhume.attacks.informed.attack:InformedAttack"),

@@ -14,9 +14,9 @@ from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.attempts import OUT_OF_TIME, Attempt, Watch, best_of, carry_out, require_room_for_any
 from exhume.auditing.cost import cost_line, cost_of
-from exhume.auditing.plan import Plan, make_plan
+from exhume.auditing.plan import AuditPlan, make_plan
 from exhume.auditing.records import Control
-from exhume.auditing.target import Target
+from exhume.auditing.target import AuditTarget
 from exhume.auditing.what_if import Defended, check_what_if, defend, published
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
@@ -148,7 +148,7 @@ class Audit(Shown):
 class Question:
     """A target with everything that is known about it."""
 
-    target: Target
+    target: AuditTarget
     artefact: Artefact
     name: str
     truth: Truth | None = None
@@ -188,7 +188,7 @@ def _check_records(question: Question) -> None:
 
 
 def _subject(
-    question: Question, settings: AuditSettings, plan: Plan, attempts: tuple[Attempt, ...], best: Attempt | None
+    question: Question, settings: AuditSettings, plan: AuditPlan, attempts: tuple[Attempt, ...], best: Attempt | None
 ) -> Subject:
     target, truth, control = question.target, question.truth, question.control
     attacked = None if best is None else best.attacked
@@ -248,7 +248,7 @@ def _what_if(
     return lines
 
 
-def _same_attacks(target: Target, offer: PlannedAttack) -> tuple[PlannedAttack, ...]:
+def _same_attacks(target: AuditTarget, offer: PlannedAttack) -> tuple[PlannedAttack, ...]:
     """The attack that did best, or the first one of those that still apply.
 
     Of an attack on a layer, those on its other states follow: a defence may change one of them and leave the others.
@@ -263,7 +263,7 @@ def _reaudited(
     question: Question, settings: AuditSettings, defended: Defended, attempts: tuple[Attempt, ...]
 ) -> dict[str, Any]:
     seen = replace(question, target=defended.target)
-    subject = _subject(seen, settings, Plan((), ()), attempts, best_of(attempts))
+    subject = _subject(seen, settings, AuditPlan((), ()), attempts, best_of(attempts))
     failures = [attempt.failure for attempt in attempts if attempt.failure]
     note = "; ".join([part for part in (defended.note, *failures) if part])
     cost = cost_of(defended, question.target, question.truth, question.control)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.auditing.records import Control
-from exhume.auditing.target import Target
+from exhume.auditing.target import AuditTarget
 from exhume.auditing.what_if import Defended
 from exhume.experiments.truth import Truth
 
@@ -29,7 +29,7 @@ class Cost:
     control_accuracy: float | None
 
 
-def cost_of(defended: Defended, target: Target, truth: Truth | None, control: Control | None) -> Cost:
+def cost_of(defended: Defended, target: AuditTarget, truth: Truth | None, control: Control | None) -> Cost:
     inputs = _probes(target) if truth is None else truth.inputs.to(target.head.dtype)
     before, after = target.outputs(inputs), _outputs(defended, inputs)
     size = float(before.norm())
@@ -55,7 +55,7 @@ def _outputs(defended: Defended, inputs: Float[Tensor, "n d"]) -> Float[Tensor, 
     return shown - target.output_bias.double()
 
 
-def _probes(target: Target) -> Float[Tensor, "m d"]:
+def _probes(target: AuditTarget) -> Float[Tensor, "m d"]:
     d = target.observation.d
     norm = target.observation.knowledge.norm or d**0.5
     rows = torch.randn(PROBES, d, generator=torch.Generator().manual_seed(0))

@@ -20,7 +20,7 @@ from exhume.auditing.records import (
     more_of_the_same,
     read_rows,
 )
-from exhume.auditing.target import Target, target_of_rows
+from exhume.auditing.target import AuditTarget, target_of_rows
 from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
@@ -114,7 +114,7 @@ def _control(
     return found.first(len(truth.inputs))
 
 
-def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> Target:
+def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> AuditTarget:
     model = _build(str(request.model), None)
     load_state(model, file.tensors, str(request.weights))
     start = _start(request)
@@ -209,7 +209,7 @@ def _build(spec: str, seed: int | None) -> nn.Module:
         return load_factory(spec)
 
 
-def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> Target:
+def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> AuditTarget:
     assert request.features is not None
     assert request.activation is not None
     rows = MappedRows.open(request.features)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.auditing.layers import facts_of_module
-from exhume.auditing.target import Target, what_is_attacked
+from exhume.auditing.target import AuditTarget, what_is_attacked
 from exhume.features.ridge import RidgeFeatures
 from exhume.networks.head import find_head, layer_in_front
 from exhume.observing.beside import Beside
@@ -26,7 +26,7 @@ def target_of_module(
     norm: float | None = None,
     image_shape: tuple[int, int, int] | None = None,
     beside: Beside | None = None,
-) -> Target:
+) -> AuditTarget:
     """The head of a module and the features that it reads. The module itself is left as it is.
 
     `beside` is what a checkpoint keeps beside the weights: further states of its layers.
@@ -36,7 +36,7 @@ def target_of_module(
     layer, kind = find_head(trained, name), next(trained.parameters())
     moved = _known_to_have_moved(seen)
 
-    def remade(change: Callable[[Tensor], Tensor]) -> Target:
+    def remade(change: Callable[[Tensor], Tensor]) -> AuditTarget:
         other = copy.deepcopy(trained)
         own = find_head(other, name)
         with torch.no_grad():
@@ -47,7 +47,7 @@ def target_of_module(
         return again(norm=norm, image_shape=image_shape, beside=beside)
 
     outside = layer.bias is not None and isinstance(seen.published, RidgeFeatures)
-    return Target(
+    return AuditTarget(
         observation=observation,
         features=seen.published,
         head_name=name or type(model).__name__,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.registry import known_methods, method_names
-from exhume.auditing.target import Target
+from exhume.auditing.target import AuditTarget
 
 _LINEAR = (
     "These features are linear: each output's weights are one combination of the samples, in which single ones cannot "
@@ -20,23 +20,23 @@ class PassedOver:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     offers: tuple[PlannedAttack, ...]
     passed_over: tuple[PassedOver, ...]
 
 
-def make_plan(target: Target, samples: int | None, seed: int) -> Plan:
+def make_plan(target: AuditTarget, samples: int | None, seed: int) -> AuditPlan:
     """`samples` is n where the owner knows it; an attack that finds n by itself is not told before it has failed.
 
     Methods that are not offered are listed with the reason: a reader must not take them for tried.
     """
     if target.observation.features.linear:
-        return Plan((), tuple(PassedOver(name, _LINEAR) for name in method_names()))
+        return AuditPlan((), tuple(PassedOver(name, _LINEAR) for name in method_names()))
     methods = sorted((method for method in known_methods() if method.audit_place is not None), key=_place)
     offers = tuple(offer for method in methods for offer in method.offers(target.observation, samples, seed))
     offered = {offer.method for offer in offers}
     others = {method.name: method for method in reversed(known_methods()) if method.name not in offered}
-    return Plan(
+    return AuditPlan(
         offers,
         tuple(
             PassedOver(name, others[name].why_not(target.observation, target.no_silence)) for name in reversed(others)

@@ -24,7 +24,7 @@ from exhume.observing.of_head import observe_head
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class AuditTarget:
     """An observation, and what only the owner of the model has: the head itself, its start, its bias, the layers."""
 
     observation: Observation
@@ -45,7 +45,7 @@ class Target:
     """Why none of the dense layers has silent units to attack, whatever states of it are known."""
     in_front: str | None = None
     """The name of the layer with weights that was called last before the head; None where there is none."""
-    remade: "Callable[[Callable[[Tensor], Tensor]], Target] | None" = None
+    remade: "Callable[[Callable[[Tensor], Tensor]], AuditTarget] | None" = None
     """The same model with other weights in the layers before the head that are known to have been trained: a function
     of each weight matrix and each bias. None where there are no such layers."""
 
@@ -69,7 +69,7 @@ def target_of_rows(
     image_shape: tuple[int, int, int] | None = None,
     head_name: str = "weights",
     tensors: Mapping[str, Tensor] | None = None,
-) -> Target:
+) -> AuditTarget:
     """Weights θ over known features φ(Vx + b), without any code. `tensors` are all of the file, to be listed."""
     head = _oriented(weights, rows.p, head_name)
     first = _oriented(initial, rows.p, f"the initial {head_name}") if isinstance(initial, Tensor) else None
@@ -81,7 +81,7 @@ def target_of_rows(
     features = RidgeFeatures(rows, named_activation(activation), bias)
     observation = observe_head(features, head, knowledge, image_shape, initial=first)
     listed = {head_name: weights} if tensors is None else tensors
-    return Target(
+    return AuditTarget(
         observation=observation,
         features=features,
         head_name=head_name,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from exhume import seeds
 from exhume.auditing.pruned_layers import BESIDE, pruned_layers
-from exhume.auditing.target import Target
+from exhume.auditing.target import AuditTarget
 from exhume.defences.kinds import parse_defences, publish
 from exhume.defences.other_layers import defended_weights
 from exhume.defences.private import PrivateRecipe, epsilon, train_private_head
@@ -39,7 +39,7 @@ class Defended:
     """The weights as they would be published: the target with what an attacker sees, and the head for the outputs."""
 
     name: str
-    target: Target
+    target: AuditTarget
     head: Float[Tensor, "k p"]
     keeps_bias: bool = True
     note: str = ""
@@ -58,7 +58,7 @@ def check_what_if(names: tuple[str, ...], has_labels: bool) -> None:
             raise UsageError(f"expected records with labels for {name}, which trains again, found none; give --truth")
 
 
-def defend(name: str, target: Target, truth: Truth | None, seed: int) -> Defended:
+def defend(name: str, target: AuditTarget, truth: Truth | None, seed: int) -> Defended:
     wanted = _dp(name)
     if wanted is not None:
         return _private(name, wanted, target, truth, seed)
@@ -106,7 +106,7 @@ def _kept(features: RidgeFeatures | ModuleFeatures, p: int) -> Tensor:
     return torch.arange(p) if chosen is None else chosen
 
 
-def _private(name: str, wanted: float, target: Target, truth: Truth | None, seed: int) -> Defended:
+def _private(name: str, wanted: float, target: AuditTarget, truth: Truth | None, seed: int) -> Defended:
     """The head on the published features, trained again from zero."""
     if truth is None:
         raise UsageError(f"expected records with labels for {name}, found none")
@@ -148,6 +148,6 @@ def _targets(truth: Truth, outputs: int) -> Float[Tensor, "n k"]:
     return torch.nn.functional.one_hot(truth.class_index.clamp_min(0), outputs).float()
 
 
-def published(target: Target) -> Defended:
+def published(target: AuditTarget) -> Defended:
     """The model as it is, for the first line of the table."""
     return Defended("as published", target, target.head)

@@ -19,7 +19,7 @@ from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.pieces import compared, reading_of, with_pieces
 from exhume.report.run_subject import subject_of_run
 from exhume.report.subject import Subject
-from exhume.report.verdict import Case, verdict
+from exhume.report.verdict import VerdictInput, verdict
 from exhume.theory import ZONE_TITLES, explain, gauge
 from exhume.verdicts import FITTED, Findings
 from exhume.version import VERSION
@@ -93,7 +93,7 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
     return content
 
 
-def case_of(subject: Subject, evidence: Evidence) -> Case:
+def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
     found, control = subject.found, evidence.control or {}
     certificate = None if found is None else found.certificate
     findings = Findings(
@@ -110,7 +110,7 @@ def case_of(subject: Subject, evidence: Evidence) -> Case:
     )
     units = found is not None and found.method == SilentUnits.name
     reading = reading_of(found, subject.observation)
-    return Case(
+    return VerdictInput(
         findings,
         candidates=0 if found is None else trusted(found) if units else len(found.candidates),
         noun="image" if subject.observation.image_shape is not None else "sample",

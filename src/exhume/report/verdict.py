@@ -10,7 +10,7 @@ NO_ATTACK = "No attack could be run on these weights."
 
 
 @dataclass(frozen=True)
-class Case:
+class VerdictInput:
     """What the sentences speak of, besides what the verdict depends on."""
 
     findings: Findings
@@ -33,7 +33,7 @@ class Case:
     """What the attack learned from it all the same."""
 
 
-def verdict(case: Case) -> dict[str, str]:
+def verdict(case: VerdictInput) -> dict[str, str]:
     decision = decide(case.findings)
     outcome = case.findings.outcome
     return {
@@ -47,7 +47,7 @@ def verdict(case: Case) -> dict[str, str]:
     }
 
 
-def _rest(case: Case, decision: Decision) -> str:
+def _rest(case: VerdictInput, decision: Decision) -> str:
     """What follows the verdict's title."""
     found = case.findings
     none = f"none of the {found.samples:,} {_training(case, found.samples)}" if found.samples else ""
@@ -93,7 +93,7 @@ def _rest(case: Case, decision: Decision) -> str:
             return "no attack could be run on these weights, which says nothing in the model's favour."
 
 
-def _certified(case: Case, verdict: Verdict) -> str:
+def _certified(case: VerdictInput, verdict: Verdict) -> str:
     if verdict is Verdict.RECOVERED:
         found = _found(case)
         return f"{found} can be read from the weights, as {_kept(case)} confirm."
@@ -108,7 +108,7 @@ def _certified(case: Case, verdict: Verdict) -> str:
     )
 
 
-def _confidence(case: Case, decision: Decision) -> str:
+def _confidence(case: VerdictInput, decision: Decision) -> str:
     unseen = "No weights were held out."
     if case.findings.outcome is None:
         return f"None: {NO_ATTACK.lower()}"
@@ -139,7 +139,7 @@ def _confidence(case: Case, decision: Decision) -> str:
     return f"{level}{control} {unseen}"
 
 
-def _advice(case: Case, outcome: Outcome, decision: Decision) -> str:
+def _advice(case: VerdictInput, outcome: Outcome, decision: Decision) -> str:
     """What to make of the outcome: an attack on one layer is judged by units, not by weights."""
     if not case.units:
         return outcome.advice
@@ -152,15 +152,15 @@ def _advice(case: Case, outcome: Outcome, decision: Decision) -> str:
     return "Units that were kept from the search confirm these samples: treat them as exposed."
 
 
-def _kept(case: Case) -> str:
+def _kept(case: VerdictInput) -> str:
     return "units kept from the search" if case.units else f"{case.held_out} that were not fitted"
 
 
-def _looked_at(case: Case) -> str:
+def _looked_at(case: VerdictInput) -> str:
     return f" What the attack learned of them all the same: {case.looked_at}." if case.looked_at else ""
 
 
-def _by_units(case: Case) -> str:
+def _by_units(case: VerdictInput) -> str:
     if not case.held_out_rows:
         return "No units were held out."
     told = f"{case.held_out_rows:,} units of the layer were kept from the attack"
@@ -173,7 +173,7 @@ def _by_units(case: Case) -> str:
     )
 
 
-def _can_be_read(case: Case) -> str:
+def _can_be_read(case: VerdictInput) -> str:
     if case.pieces is None:
         return "can be read from the weights"
     if case.whole:
@@ -181,11 +181,11 @@ def _can_be_read(case: Case) -> str:
     return f"are recognised by their {case.pieces[1]}, which can be read from the weights"
 
 
-def _found(case: Case) -> str:
+def _found(case: VerdictInput) -> str:
     if case.pieces is None:
         return f"{case.candidates:,} {_training(case, case.candidates)}"
     return f"{case.candidates:,} {case.pieces[case.candidates != 1]} of {_training(case, 2)}"
 
 
-def _training(case: Case, count: int) -> str:
+def _training(case: VerdictInput, count: int) -> str:
     return f"training {case.noun}{'' if count == 1 else 's'}"

@@ -11,7 +11,7 @@ from exhume.files import SCHEMA, write_json, write_text
 from exhume.version import VERSION
 from exhume_papers.catalogue.figure import Figure, Part, PartResults, Scale
 from exhume_papers.sweeps.engines import Engine
-from exhume_papers.sweeps.plan import Plan, plan_of
+from exhume_papers.sweeps.plan import SweepPlan, plan_of
 from exhume_papers.sweeps.results import COSTS, as_csv, columns, rows
 from exhume_papers.sweeps.sweep_folder import Ended, SweepFolder
 from exhume_papers.sweeps.sweeping import Onlooker, Swept, run_sweep
@@ -28,10 +28,10 @@ EngineMaker = Callable[[bool], Engine]
 @dataclass(frozen=True)
 class PlannedFigure:
     figure: Figure
-    parts: tuple[tuple[Part, Plan], ...]
+    parts: tuple[tuple[Part, SweepPlan], ...]
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> SweepPlan:
         return plan_of(run for _, plan in self.parts for run in plan.runs)
 
 
@@ -61,7 +61,7 @@ def run_figures(
     large = ALONE * memory
     swept: list[Swept] = []
     for alone in (False, True):
-        some = Plan(tuple(run for run in plan.runs if (run.memory > large) == alone))
+        some = SweepPlan(tuple(run for run in plan.runs if (run.memory > large) == alone))
         if not some.runs or (swept and swept[-1].interrupted):
             continue
         with onlooker() as looking:
@@ -112,7 +112,7 @@ def write_figure(planned: PlannedFigure, scale: Scale, out: Path, command: str) 
     return summary
 
 
-def _results(part: Part, plan: Plan, ended: Mapping[str, Ended], sweep: SweepFolder) -> PartResults:
+def _results(part: Part, plan: SweepPlan, ended: Mapping[str, Ended], sweep: SweepFolder) -> PartResults:
     done = {key: end for key, end in ended.items() if end.failure is None}
     return PartResults(part, rows(plan, done), sweep.root / "runs")
 

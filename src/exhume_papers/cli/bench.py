@@ -43,18 +43,18 @@ def bench(request: BenchRequest, json: bool) -> None:
     from exhume.files import SCHEMA, write_json
     from exhume.values import parse_ratios
     from exhume_papers.figures.bench_figures import draw_coefficients, draw_race, draw_success, recovered_by_coefficient
-    from exhume_papers.studies.bench import METHODS, Case, compare, speedup, success_curve
+    from exhume_papers.studies.bench import METHODS, BenchCase, compare, speedup, success_curve
 
     ratios = parse_ratios(request.success) if request.success else ()
     out, activation = _ready(request.out), request.activation
-    case = Case(request.dim, request.samples, request.ratio, activation, request.seed)
+    case = BenchCase(request.dim, request.samples, request.ratio, activation, request.seed)
     timings = compare(case, request.published, lambda line: say(line, as_json=True), request.steps)
     _table(timings, json)
     results: dict[str, Any] = {"schema": SCHEMA, "case": case.title(), **speedup(timings)}
     results |= {method: _numbers(timing) for method, timing in timings.items()}
     draw_race({name: timing.curve for name, timing in timings.items()}, case.title(), out / "race.png")
     if ratios:
-        base = Case(request.success_dim, request.success_samples, activation=activation)
+        base = BenchCase(request.success_dim, request.success_samples, activation=activation)
         curves: dict[str, list[Trial]] = {}
         for method in METHODS[:1] if request.ours_only else METHODS:
             curves[method] = []

@@ -12,7 +12,7 @@ from exhume.units import duration_text
 
 if TYPE_CHECKING:
     from exhume.experiments.run import RunFolder
-    from exhume_papers.studies.count import Guess
+    from exhume_papers.studies.count import CountEstimate
 
 
 class CountRequest(Request):
@@ -52,7 +52,7 @@ def count(request: CountRequest, json: bool) -> None:
     truth = folder.truth().inputs if folder.has_truth() else None
     method = HeavyBall(step_size=request.step, iterations=request.iterations)
     limits = Limits(request.budget)
-    guesses: list[Guess] = []
+    guesses: list[CountEstimate] = []
     numbers, cosine = range(request.first, request.last + 1, request.by), request.cosine
     for guess in guess_samples(observation, numbers, method, seed=seed, limits=limits, cosine=cosine, truth=truth):
         guesses.append(guess)
@@ -75,7 +75,7 @@ def count(request: CountRequest, json: bool) -> None:
         print_json(summary)
 
 
-def tell_guess(guess: "Guess") -> None:
+def tell_guess(guess: "CountEstimate") -> None:
     known = "" if guess.error is None else f", rho {guess.error:.2g}"
     say(
         f"told {guess.samples}: loss {guess.found.loss:.1e} after {guess.found.iterations:,} steps "
@@ -84,7 +84,7 @@ def tell_guess(guess: "Guess") -> None:
     )
 
 
-def _draw(folder: "RunFolder", guesses: list["Guess"]) -> bool:
+def _draw(folder: "RunFolder", guesses: list["CountEstimate"]) -> bool:
     """True images, the fewest candidates tried, and the most; only where there are images to compare with."""
     from exhume_papers.figures.count_figure import Band, draw_counts
     from exhume_papers.studies.count import arrange

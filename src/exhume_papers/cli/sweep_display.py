@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from exhume.cli.output import say
-from exhume_papers.cli.sweep_pace import Pace, duration
+from exhume_papers.cli.sweep_pace import SweepProgress, duration
 from exhume_papers.sweeps.jobs import Job, TrainJob
-from exhume_papers.sweeps.plan import Plan, PlannedRun
+from exhume_papers.sweeps.plan import PlannedRun, SweepPlan
 from exhume_papers.sweeps.sweep_folder import Ended
 from exhume_papers.sweeps.sweeping import Onlooker
 
@@ -25,7 +25,7 @@ LAST_SHOWN = 8
 class Titles:
     """A run by what tells it from the other runs of its sweep."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SweepPlan) -> None:
         several = {name for name in plan.options if len({str(run.given.get(name)) for run in plan.runs}) > 1}
         self._varied = [name for name in plan.options if name in several]
         self._seeds = len({run.seed for run in plan.runs}) > 1
@@ -47,9 +47,9 @@ class PlainOnlooker(Onlooker):
     """One line a run."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
-        self._show, self._pace = show, Pace()
+        self._show, self._pace = show, SweepProgress()
 
-    def begin(self, plan: Plan, ended: Mapping[str, Ended]) -> None:
+    def begin(self, plan: SweepPlan, ended: Mapping[str, Ended]) -> None:
         self._pace.begin(plan, ended)
         self._titles = Titles(plan)
         before = f", {len(ended)} of them before" if ended else ""
@@ -80,12 +80,12 @@ class LiveOnlooker(Onlooker):
     """A table of what is at work and what ended last, and a bar with the time left."""
 
     def __init__(self, live: Live) -> None:
-        self._live, self._pace = live, Pace()
+        self._live, self._pace = live, SweepProgress()
         self._at_work: dict[str, _AtWork] = {}
         self._last: deque[tuple[str, Ended, float]] = deque(maxlen=LAST_SHOWN)
         self._words = "sweeping"
 
-    def begin(self, plan: Plan, ended: Mapping[str, Ended]) -> None:
+    def begin(self, plan: SweepPlan, ended: Mapping[str, Ended]) -> None:
         self._pace.begin(plan, ended)
         self._titles = Titles(plan)
 

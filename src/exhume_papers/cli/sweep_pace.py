@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from exhume_papers.sweeps.plan import Plan, PlannedRun
+from exhume_papers.sweeps.plan import PlannedRun, SweepPlan
 from exhume_papers.sweeps.sweep_folder import Ended
 
 FAR = 10.0
@@ -11,7 +11,7 @@ FAR = 10.0
 
 
 @dataclass(eq=False)
-class Pace:
+class SweepProgress:
     """How far a sweep is, by the work of its runs, and how long it will take: so long a run, and so long for its work.
 
     Both are fitted to the runs that ended (least squares, neither below zero), for each method of attack by itself:
@@ -28,7 +28,7 @@ class Pace:
     _at_work: int = 0
     _at_once: int = 1
 
-    def begin(self, plan: Plan, ended: Mapping[str, Ended]) -> None:
+    def begin(self, plan: SweepPlan, ended: Mapping[str, Ended]) -> None:
         self.failed = sum(end.failure is not None for end in ended.values())
         self.total, self.done = len(plan.runs), len(ended) - self.failed
         self._work = _work(plan.runs)

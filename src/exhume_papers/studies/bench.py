@@ -31,7 +31,7 @@ METHODS = ("split-newton", "heavy-ball")
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """A victim to be made again by each process from its numbers alone."""
 
     dim: int = 100
@@ -67,7 +67,7 @@ class Timing:
     coefficients: tuple[float, ...] = field(repr=False)
 
 
-def time_attack(case: Case, method: str, seconds: float = math.inf, iterations: int | None = None) -> Timing:
+def time_attack(case: BenchCase, method: str, seconds: float = math.inf, iterations: int | None = None) -> Timing:
     """Runs one attack on one case in this process."""
     name = {"dim": case.dim} if case.data == "sphere" else {"data_dir": case.data_dir}
     data = load(DataConfig.parse(name=case.data, samples=case.samples, seed=seeds.derive(case.seed, "data"), **name))
@@ -109,14 +109,14 @@ def time_attack(case: Case, method: str, seconds: float = math.inf, iterations: 
     )
 
 
-def run_alone(case: Case, method: str, seconds: float = math.inf, iterations: int | None = None) -> Timing:
+def run_alone(case: BenchCase, method: str, seconds: float = math.inf, iterations: int | None = None) -> Timing:
     """The same in a fresh process, whose peak memory is that of this attack."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(time_attack, case, method, seconds, iterations).result()
 
 
 def compare(
-    case: Case, published_seconds: float, told: Callable[[str], None], iterations: int | None = None
+    case: BenchCase, published_seconds: float, told: Callable[[str], None], iterations: int | None = None
 ) -> dict[str, Timing]:
     """Both attacks on one case: exhume's first, then the published one at its own settings."""
     timings = {}
@@ -149,10 +149,10 @@ class Trial:
 
 
 def success_curve(
-    base: Case, ratios: tuple[float, ...], trials: int, method: str, seconds: float, iterations: int | None = None
+    base: BenchCase, ratios: tuple[float, ...], trials: int, method: str, seconds: float, iterations: int | None = None
 ) -> Iterator[Trial]:
     """Trials of one method, a process and a thread for each core: small cases gain nothing from more threads."""
-    cases = [Case(**{**asdict(base), "ratio": ratio, "seed": seed}) for ratio in ratios for seed in range(trials)]
+    cases = [BenchCase(**{**asdict(base), "ratio": ratio, "seed": seed}) for ratio in ratios for seed in range(trials)]
     workers = min(len(cases), os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         waiting = [pool.submit(time_attack, case, method, seconds, iterations) for case in cases]

@@ -39,7 +39,7 @@ EXPLAINED = 1e-6  # a loss below, ten times what the published attack stops at, 
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class CountEstimate:
     """The published attack, told n̂ = `samples`."""
 
     samples: int
@@ -96,7 +96,7 @@ def guess_samples(
     limits: Limits | None = None,
     cosine: float = COPY_COSINE,
     truth: Float[Tensor, "n d"] | None = None,
-) -> Iterator[Guess]:
+) -> Iterator[CountEstimate]:
     """One attack for each n̂, from the same seed. The truth is for the error alone."""
     features = observation.ridge
     for samples in guesses:
@@ -108,7 +108,7 @@ def guess_samples(
         copy = _copies(found, cosine)
         idle = (removal_costs(fit, loss).cpu() <= IDLE * max(fit.loss, 1e-12)) & ~copy
         error = None if truth is None else reconstruction_error(truth, found.candidates.to(truth.dtype))
-        yield Guess(samples, found, copy, idle, error)
+        yield CountEstimate(samples, found, copy, idle, error)
 
 
 def certified_samples(observation: Observation, *, seed: int = 0, limits: Limits | None = None) -> Reconstruction:
@@ -117,7 +117,7 @@ def certified_samples(observation: Observation, *, seed: int = 0, limits: Limits
     return run(prepare(observation, settings)).reconstruction
 
 
-def estimate(guesses: Iterable[Guess], certified: Reconstruction) -> Counts:
+def estimate(guesses: Iterable[CountEstimate], certified: Reconstruction) -> Counts:
     tried = list(guesses)
     doubled = next((guess for guess in tried if guess.copies), None)
     needed = (guess.needed for guess in tried)
@@ -129,7 +129,7 @@ def estimate(guesses: Iterable[Guess], certified: Reconstruction) -> Counts:
     )
 
 
-def as_csv(guesses: Iterable[Guess]) -> str:
+def as_csv(guesses: Iterable[CountEstimate]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["guess", "loss", "held_out_loss", "copies", "idle", "iterations", "seconds", "error"])

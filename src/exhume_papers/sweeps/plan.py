@@ -121,7 +121,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """The runs in the order of the grid, each once."""
 
     runs: tuple[PlannedRun, ...]
@@ -131,13 +131,13 @@ class Plan:
         """The options that any run was given, in the order in which they come up."""
         return tuple(dict.fromkeys(name for run in self.runs for name in run.given))
 
-    def __add__(self, other: "Plan") -> "Plan":
+    def __add__(self, other: "SweepPlan") -> "SweepPlan":
         return plan_of([*self.runs, *other.runs])
 
 
-def plan_of(runs: Iterable[PlannedRun]) -> Plan:
+def plan_of(runs: Iterable[PlannedRun]) -> SweepPlan:
     """Runs that come up twice are run once, where they came up first."""
     first: dict[str, PlannedRun] = {}
     for run in runs:
         first.setdefault(run.key, run)
-    return Plan(tuple(first.values()))
+    return SweepPlan(tuple(first.values()))

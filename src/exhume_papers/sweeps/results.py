@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from exhume.private_paths import without_folder, without_folders
-from exhume_papers.sweeps.plan import Plan, PlannedRun
+from exhume_papers.sweeps.plan import PlannedRun, SweepPlan
 from exhume_papers.sweeps.sweep_folder import Ended
 
 IDENTITY = ("run", "status", "reason", "seed")
@@ -48,7 +48,7 @@ COSTS = ("seconds", "train_seconds", "peak_memory_mb")
 """Columns that differ each time."""
 
 
-def columns(plan: Plan) -> tuple[str, ...]:
+def columns(plan: SweepPlan) -> tuple[str, ...]:
     """What identifies a run, the options of the spec as train.KEY and attack.KEY, what came out, what it cost."""
     priors = RESULTS_OF_PRIORS if any(run.attack.prior != "none" for run in plan.runs) else ()
     pools = RESULTS_OF_POOLS if any(run.attack.pool > 1 for run in plan.runs) else ()
@@ -68,7 +68,7 @@ def row(run: PlannedRun, ended: Ended) -> dict[str, Any]:
     }
 
 
-def rows(plan: Plan, ended: Mapping[str, Ended]) -> list[dict[str, Any]]:
+def rows(plan: SweepPlan, ended: Mapping[str, Ended]) -> list[dict[str, Any]]:
     return [row(run, ended[run.key]) for run in plan.runs if run.key in ended]
 
 

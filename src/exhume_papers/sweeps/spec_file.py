@@ -7,7 +7,7 @@ from typing import Any
 
 from exhume.errors import ExhumeError, UsageError
 from exhume_papers.sweeps.grid import Place, in_python
-from exhume_papers.sweeps.plan import Plan
+from exhume_papers.sweeps.plan import SweepPlan
 from exhume_papers.sweeps.sweep import Sweep
 
 SECTIONS = {"victim": "victims", "attack": "attacks"}
@@ -34,7 +34,7 @@ def read_spec(path: Path) -> Sweep:
         raise UsageError(f"{path}: {told}") from problem
 
 
-def plan_spec(path: Path, data_dir: str | None = None) -> tuple[Sweep, Plan]:
+def plan_spec(path: Path, data_dir: str | None = None) -> tuple[Sweep, SweepPlan]:
     """The sweep of a file and every run of it, all checked."""
     sweep = read_spec(path)
     return sweep, sweep.plan(_line_finder(path), data_dir)

@@ -55,7 +55,7 @@ from exhume_papers.making.request_kinds import request_kind
 from exhume_papers.making.training import VictimConfig
 from exhume_papers.making.victim_request import VictimRequest
 from exhume_papers.sweeps.grid import MOST_RUNS, Place, checked, in_python, named, points, refuse, said_with, seeds_of
-from exhume_papers.sweeps.plan import Plan, PlannedRun, PlannedVictim, plan_of
+from exhume_papers.sweeps.plan import PlannedRun, PlannedVictim, SweepPlan, plan_of
 from exhume_papers.victims.glm import GlmConfig
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
 from exhume_papers.victims.random_features import RandomFeaturesConfig
@@ -98,7 +98,7 @@ class Sweep(BaseModel):
     def parse(cls, **fields: object) -> "Sweep":
         return parse_fields(cls, **fields)
 
-    def plan(self, place: Place | None = None, data_dir: str | None = None) -> Plan:
+    def plan(self, place: Place | None = None, data_dir: str | None = None) -> SweepPlan:
         """Every run, or a UsageError that names the entry. `data_dir` is for victims that name none."""
         place = place or in_python
         attacks = list(_attack_points(self.attacks, place))

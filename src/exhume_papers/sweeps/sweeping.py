@@ -12,7 +12,7 @@ from exhume.attacks.running.interruption import Interruption
 from exhume.files import write_text
 from exhume_papers.sweeps.engines import Engine, JobDone, JobLost, JobProgress
 from exhume_papers.sweeps.jobs import AttackJob, Job, JobEnd, TrainJob
-from exhume_papers.sweeps.plan import Plan, PlannedRun
+from exhume_papers.sweeps.plan import PlannedRun, SweepPlan
 from exhume_papers.sweeps.results import as_csv, columns, rows
 from exhume_papers.sweeps.sweep_folder import Ended, SweepFolder
 
@@ -25,7 +25,7 @@ RESULTS_SECONDS = 5.0
 class Onlooker:
     """Sees what a sweep does. This one does not look; nothing that it returns is read."""
 
-    def begin(self, plan: Plan, ended: Mapping[str, Ended]) -> None: ...
+    def begin(self, plan: SweepPlan, ended: Mapping[str, Ended]) -> None: ...
 
     def started(self, job: Job) -> None: ...
 
@@ -57,7 +57,7 @@ class Swept:
 
 
 def run_sweep(
-    plan: Plan,
+    plan: SweepPlan,
     out: Path,
     engine: Engine,
     *,
@@ -94,7 +94,7 @@ def run_sweep(
 
 @dataclass(eq=False)
 class _Sweeping:
-    plan: Plan
+    plan: SweepPlan
     folder: SweepFolder
     engine: Engine
     results_only: bool

@@ -150,7 +150,7 @@ def _initial_rows(config: TwoLayerConfig, rows: DrawnRows, dtype: torch.dtype) -
 
 
 @dataclass(frozen=True, eq=False)
-class _Way:
+class TrainingResult:
     rows: Rows
     head: Float[Tensor, "k h"]
     descent: Descent
@@ -160,20 +160,22 @@ class _Way:
 
 def _train_in_the_span(
     config: TwoLayerConfig, data: Dataset, targets: Tensor, rows: DrawnRows, head: Tensor, around: Surroundings
-) -> _Way:
+) -> TrainingResult:
     loss, act = loss_named(config.loss), activation(config.activation)
     start, frozen = config.first_scale, config.freeze
     iterates = SpanIterates(rows, head, act, data.inputs, targets, loss, config.recipe, scale=start, frozen=frozen)
     descent = descend(iterates, config.recipe, _until(config), around)
     if frozen:
-        return _Way(_initial_rows(config, rows, data.inputs.dtype), iterates.head, descent, iterates.scale / start)
+        return TrainingResult(
+            _initial_rows(config, rows, data.inputs.dtype), iterates.head, descent, iterates.scale / start
+        )
     moved = MovedRows(rows, iterates.scale, iterates.coefficients, data.inputs)
-    return _Way(moved, iterates.head, descent, iterates.scale / start)
+    return TrainingResult(moved, iterates.head, descent, iterates.scale / start)
 
 
 def _train_all_weights(
     config: TwoLayerConfig, data: Dataset, targets: Tensor, rows: DrawnRows, head: Tensor, around: Surroundings
-) -> _Way:
+) -> TrainingResult:
     """Adam divides by the size of each weight's own gradient, privacy adds noise: both take W₁ out of the span."""
     first = HeldRows(config.first_scale * hold(rows, dtype=data.inputs.dtype).values)
     model = TwoLayer(first.values, head, activation(config.activation).value)
@@ -183,11 +185,11 @@ def _train_all_weights(
         )
         state = done.module.state
         trained = replace(first, values=state["first.weight"])
-        return _Way(trained, state["head.weight"], done.module.descent, spent=done.spent)
+        return TrainingResult(trained, state["head.weight"], done.module.descent, spent=done.spent)
     iterates = ModuleIterates(model, data.inputs, targets, loss_named(config.loss), config.recipe)
     descent = descend(iterates, config.recipe, _until(config), around)
     trained = replace(first, values=model.first.weight.detach())
-    return _Way(trained, model.head.weight.detach(), descent)
+    return TrainingResult(trained, model.head.weight.detach(), descent)
 
 
 def _midpoint(trained: Rows, initial: DrawnRows) -> Rows:

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.live import Live
 
 from exhume_papers.cli.sweep_display import LiveOnlooker, PlainOnlooker, Titles
-from exhume_papers.cli.sweep_pace import Pace
+from exhume_papers.cli.sweep_pace import SweepProgress
 from exhume_papers.sweeps.jobs import AttackJob, TrainJob
-from exhume_papers.sweeps.plan import Plan
+from exhume_papers.sweeps.plan import SweepPlan
 from exhume_papers.sweeps.sweep import Sweep
 from exhume_papers.sweeps.sweep_folder import Ended
 
@@ -17,13 +17,13 @@ FAILED = Ended(None, "expected memory, found none")
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> SweepPlan:
     victim = {"kind": "rf", "data": "sphere", "dim": 6, "samples": 2, "ratio": [1, 100_000]}
     return Sweep(victims=(victim,), attacks=({"method": "heavy-ball"},), seeds=2).plan()
 
 
-def test_the_time_left_is_by_work_and_shared_among_those_at_work(plan: Plan) -> None:
-    pace = Pace()
+def test_the_time_left_is_by_work_and_shared_among_those_at_work(plan: SweepPlan) -> None:
+    pace = SweepProgress()
     pace.begin(plan, {plan.runs[0].key: DONE})
     assert (pace.done, pace.total, pace.seconds_left) == (1, 4, None)
     pace.started()
@@ -43,8 +43,8 @@ def test_another_method_has_a_pace_of_its_own() -> None:
     victim = {"kind": "rf", "data": "sphere", "dim": 6, "samples": 2}
     small = Sweep(victims=(victim | {"ratio": [1]},), attacks=({"method": "heavy-ball"},), seeds=1).plan().runs
     large = Sweep(victims=(victim | {"ratio": [100_000]},), attacks=({"method": "split-newton"},), seeds=2).plan().runs
-    pace = Pace()
-    pace.begin(Plan((*small, *large)), {})
+    pace = SweepProgress()
+    pace.begin(SweepPlan((*small, *large)), {})
     pace.count(small[0], failed=False, seconds=5.0)
     assert pace.seconds_left is None
     assert pace.words() == "1/3"
@@ -52,9 +52,9 @@ def test_another_method_has_a_pace_of_its_own() -> None:
     assert pace.seconds_left == pytest.approx(7.0)
 
 
-def test_small_runs_do_not_foretell_large_ones(plan: Plan) -> None:
+def test_small_runs_do_not_foretell_large_ones(plan: SweepPlan) -> None:
     """Their seconds hardly depend on their work: what does not, times the work of a large run, is nonsense."""
-    pace = Pace()
+    pace = SweepProgress()
     pace.begin(plan, {})
     pace.count(plan.runs[0], failed=False, seconds=1.0)
     pace.count(plan.runs[1], failed=False, seconds=1.1)
@@ -64,12 +64,12 @@ def test_small_runs_do_not_foretell_large_ones(plan: Plan) -> None:
     assert pace.seconds_left == pytest.approx(50.0)
 
 
-def test_a_run_is_called_by_what_varies(plan: Plan) -> None:
+def test_a_run_is_called_by_what_varies(plan: SweepPlan) -> None:
     assert Titles(plan).of(plan.runs[1]) == "ratio=1 seed=1"
-    assert Titles(Plan(plan.runs[:1])).of(plan.runs[0]) == "seed=0"
+    assert Titles(SweepPlan(plan.runs[:1])).of(plan.runs[0]) == "seed=0"
 
 
-def test_without_a_terminal_there_is_one_line_a_run(plan: Plan) -> None:
+def test_without_a_terminal_there_is_one_line_a_run(plan: SweepPlan) -> None:
     lines: list[str] = []
     onlooker = PlainOnlooker(lines.append)
     onlooker.begin(plan, {plan.runs[0].key: DONE})
@@ -84,7 +84,7 @@ def test_without_a_terminal_there_is_one_line_a_run(plan: Plan) -> None:
     assert lines[3:] == ["stopping ..."]
 
 
-def test_on_a_terminal_there_is_a_table_and_a_bar(plan: Plan, tmp_path: Path) -> None:
+def test_on_a_terminal_there_is_a_table_and_a_bar(plan: SweepPlan, tmp_path: Path) -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=120)
     with Live(console=console, auto_refresh=False) as live:

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from exhume_papers.studies.bench import Case, Timing, speedup, success_curve, time_attack
+from exhume_papers.studies.bench import BenchCase, Timing, speedup, success_curve, time_attack
 
-TINY = Case(dim=12, samples=3, ratio=12.0)
+TINY = BenchCase(dim=12, samples=3, ratio=12.0)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from exhume.data.load import load
 from exhume.errors import UsageError
 from exhume.experiments.truth import load_truth, save_truth
 from exhume.observation import Observation
-from exhume_papers.studies.count import Guess, arrange, as_csv, certified_samples, estimate, guess_samples
+from exhume_papers.studies.count import CountEstimate, arrange, as_csv, certified_samples, estimate, guess_samples
 from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 
 N = 3
@@ -33,12 +33,12 @@ def observation(data: Dataset) -> Observation:
 
 
 @pytest.fixture(scope="module")
-def guesses(data: Dataset, observation: Observation) -> list[Guess]:
+def guesses(data: Dataset, observation: Observation) -> list[CountEstimate]:
     fewer = guess_samples(observation, (2,), HeavyBall(iterations=40), truth=data.inputs)
     return [*fewer, *guess_samples(observation, (3, 5), HeavyBall(iterations=160), truth=data.inputs)]
 
 
-def test_too_few_candidates_leave_the_weights_unexplained_and_enough_explain_them(guesses: list[Guess]) -> None:
+def test_too_few_candidates_leave_the_weights_unexplained_and_enough_explain_them(guesses: list[CountEstimate]) -> None:
     fewer, equal, more = guesses
     assert fewer.found.loss > 1e-4
     assert fewer.needed is None
@@ -48,20 +48,20 @@ def test_too_few_candidates_leave_the_weights_unexplained_and_enough_explain_the
     assert fewer.error > 0.3 > 0.05 > more.error
 
 
-def test_more_candidates_than_samples_are_copies_or_idle(guesses: list[Guess]) -> None:
+def test_more_candidates_than_samples_are_copies_or_idle(guesses: list[CountEstimate]) -> None:
     more = guesses[-1]
     assert more.copies + int(more.idle.sum()) == 2
     assert not bool((more.copy & more.idle).any())
     assert [guess.needed for guess in guesses[1:]] == [N, N]
 
 
-def test_the_certificate_finds_the_number_by_itself(guesses: list[Guess], observation: Observation) -> None:
+def test_the_certificate_finds_the_number_by_itself(guesses: list[CountEstimate], observation: Observation) -> None:
     counts = estimate(guesses, certified_samples(observation))
     assert (counts.certificate, counts.outcome, counts.by_needed) == (N, "recovered", N)
     assert counts.summary()["count_by_certificate"] == N
 
 
-def test_the_first_duplicate_gives_the_number_as_published(guesses: list[Guess]) -> None:
+def test_the_first_duplicate_gives_the_number_as_published(guesses: list[CountEstimate]) -> None:
     template = guesses[-1]
     none = torch.zeros(5, dtype=torch.bool)
     one = torch.tensor([True, False, False, False, False])
@@ -86,7 +86,7 @@ def _at(rows: torch.Tensor) -> object:
     return State({"candidates": rows, "velocity": torch.zeros_like(rows)}, {"iteration": 0})
 
 
-def test_the_table_has_one_line_a_guess(guesses: list[Guess]) -> None:
+def test_the_table_has_one_line_a_guess(guesses: list[CountEstimate]) -> None:
     lines = list(csv.DictReader(io.StringIO(as_csv(guesses))))
     assert [int(line["guess"]) for line in lines] == [2, 3, 5]
     assert float(lines[1]["loss"]) == guesses[1].found.loss
@@ -94,7 +94,7 @@ def test_the_table_has_one_line_a_guess(guesses: list[Guess]) -> None:
 
 
 def test_candidates_are_arranged_by_the_sample_they_resemble_with_its_sign(
-    guesses: list[Guess], tmp_path: Path
+    guesses: list[CountEstimate], tmp_path: Path
 ) -> None:
     faces = load(DataConfig.parse(name="faces", samples=3, side=5))
     save_truth(faces, None, tmp_path / "truth.safetensors")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exhume_papers.sweeps.plan import Plan, canonical, key_of
+from exhume_papers.sweeps.plan import SweepPlan, canonical, key_of
 from exhume_papers.sweeps.sweep import Sweep
 
 VICTIM = {"kind": "rf", "data": "sphere", "dim": 10, "samples": 3, "ratio": 4}
@@ -125,7 +125,7 @@ def test_the_attacks_on_one_victim_share_it_and_a_plan_has_each_run_once() -> No
     joined = other + plan
     assert [run.key for run in joined.runs][:3] == [run.key for run in other.runs]
     assert len(joined.runs) == 5
-    assert isinstance(joined, Plan)
+    assert isinstance(joined, SweepPlan)
 
 
 def test_the_options_of_a_plan_come_in_the_order_of_the_spec() -> None:

@@ -15,7 +15,7 @@ import pytest
 from exhume.errors import ExhumeError, UsageError
 from exhume_papers.sweeps.engines import HereEngine, make_engine
 from exhume_papers.sweeps.jobs import AttackJob, Job
-from exhume_papers.sweeps.plan import Plan
+from exhume_papers.sweeps.plan import SweepPlan
 from exhume_papers.sweeps.results import COSTS
 from exhume_papers.sweeps.sweep import Sweep
 from exhume_papers.sweeps.sweeping import Onlooker, run_sweep
@@ -23,7 +23,7 @@ from exhume_papers.sweeps.sweeping import Onlooker, run_sweep
 VICTIM = {"kind": "rf", "data": "sphere", "dim": 6, "samples": 2, "ratio": 3}
 
 
-def make_plan(iterations: list[int], seeds: int) -> Plan:
+def make_plan(iterations: list[int], seeds: int) -> SweepPlan:
     attack = {"method": "heavy-ball", "iterations": iterations}
     return Sweep(victims=(VICTIM,), attacks=(attack,), seeds=seeds).plan()
 

@@ -17,7 +17,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume_papers.sweeps import jobs
 from exhume_papers.sweeps.engines import Engine, Event, HereEngine, JobDone, JobLost, make_engine
 from exhume_papers.sweeps.jobs import Job, TrainJob
-from exhume_papers.sweeps.plan import Plan, PlannedRun
+from exhume_papers.sweeps.plan import PlannedRun, SweepPlan
 from exhume_papers.sweeps.results import COSTS
 from exhume_papers.sweeps.sweep import Sweep
 from exhume_papers.sweeps.sweep_folder import Ended, SweepFolder
@@ -28,11 +28,11 @@ ATTACKS = ({"method": "heavy-ball", "iterations": 3}, {"method": "heavy-ball", "
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> SweepPlan:
     return Sweep(victims=(VICTIM,), attacks=ATTACKS, seeds=2).plan()
 
 
-def sweep(plan: Plan, out: Path, **options: Any) -> Swept:
+def sweep(plan: SweepPlan, out: Path, **options: Any) -> Swept:
     return run_sweep(plan, out, options.pop("engine", HereEngine(out)), **options)
 
 
@@ -43,7 +43,7 @@ def table(out: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
+def undisturbed(plan: SweepPlan, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     out = tmp_path_factory.mktemp("undisturbed")
     swept = sweep(plan, out)
     assert (swept.done, swept.failed, swept.left, swept.interrupted) == (4, 0, 0, False)
@@ -58,7 +58,7 @@ class Counting(Onlooker):
         self.before: Mapping[str, Ended] = {}
         self.seen: list[str] = []
 
-    def begin(self, plan: Plan, ended: Mapping[str, Ended]) -> None:
+    def begin(self, plan: SweepPlan, ended: Mapping[str, Ended]) -> None:
         self.before = dict(ended)
 
     def started(self, job: Job) -> None:
@@ -69,7 +69,9 @@ class Counting(Onlooker):
         self.seen.append(run.key)
 
 
-def test_the_table_has_one_line_a_run_in_the_order_of_the_grid(plan: Plan, undisturbed: list[dict[str, str]]) -> None:
+def test_the_table_has_one_line_a_run_in_the_order_of_the_grid(
+    plan: SweepPlan, undisturbed: list[dict[str, str]]
+) -> None:
     assert [line["run"] for line in undisturbed] == [run.key for run in plan.runs]
     assert [line["seed"] for line in undisturbed] == ["0", "0", "1", "1"]
     assert [line["iterations"] for line in undisturbed] == ["3", "4", "3", "4"]
@@ -77,7 +79,9 @@ def test_the_table_has_one_line_a_run_in_the_order_of_the_grid(plan: Plan, undis
     assert all(0 < float(line["error"]) < 2 and line["outcome"] for line in undisturbed)
 
 
-def test_a_victim_is_trained_once_for_all_attacks_and_a_second_time_nothing_is_done(plan: Plan, tmp_path: Path) -> None:
+def test_a_victim_is_trained_once_for_all_attacks_and_a_second_time_nothing_is_done(
+    plan: SweepPlan, tmp_path: Path
+) -> None:
     first, second = Counting(), Counting()
     sweep(plan, tmp_path, onlooker=first)
     assert (first.trained, first.attacked) == (2, 4)
@@ -88,7 +92,7 @@ def test_a_victim_is_trained_once_for_all_attacks_and_a_second_time_nothing_is_d
     assert (tmp_path / "results.csv").read_text() == written
 
 
-def test_a_larger_grid_runs_only_what_is_new(plan: Plan, tmp_path: Path) -> None:
+def test_a_larger_grid_runs_only_what_is_new(plan: SweepPlan, tmp_path: Path) -> None:
     sweep(plan, tmp_path)
     more = Sweep(victims=(VICTIM,), attacks=(*ATTACKS, {"method": "heavy-ball", "iterations": 5}), seeds=2).plan()
     counted = Counting()
@@ -96,7 +100,7 @@ def test_a_larger_grid_runs_only_what_is_new(plan: Plan, tmp_path: Path) -> None
     assert (counted.trained, counted.attacked) == (0, 2)
 
 
-def test_a_run_of_a_sweep_is_a_run_folder_like_any_other(plan: Plan, tmp_path: Path) -> None:
+def test_a_run_of_a_sweep_is_a_run_folder_like_any_other(plan: SweepPlan, tmp_path: Path) -> None:
     sweep(plan, tmp_path)
     folder = tmp_path / "runs" / plan.runs[0].key
     assert {path.name for path in folder.iterdir()} >= {
@@ -114,7 +118,7 @@ def test_a_run_of_a_sweep_is_a_run_folder_like_any_other(plan: Plan, tmp_path: P
 
 
 def test_with_results_only_the_weights_go_and_the_numbers_stay(
-    plan: Plan, tmp_path: Path, undisturbed: list[dict[str, str]]
+    plan: SweepPlan, tmp_path: Path, undisturbed: list[dict[str, str]]
 ) -> None:
     sweep(plan, tmp_path, keep="results")
     assert table(tmp_path) == undisturbed
@@ -129,7 +133,7 @@ def test_with_results_only_the_weights_go_and_the_numbers_stay(
 
 
 def test_a_failure_is_recorded_with_its_reason_and_the_rest_goes_on(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[dict[str, str]]
+    plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[dict[str, str]]
 ) -> None:
     bad = plan.runs[2]
     attack = jobs.attack_run
@@ -158,7 +162,7 @@ def test_a_failure_is_recorded_with_its_reason_and_the_rest_goes_on(
 
 
 def test_a_victim_that_cannot_be_trained_fails_all_its_runs(
-    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise ExhumeError("expected more, found less")
@@ -169,18 +173,18 @@ def test_a_victim_that_cannot_be_trained_fails_all_its_runs(
     assert {line["reason"] for line in table(tmp_path)} == {"training: expected more, found less"}
 
 
-def test_two_sweeps_do_not_work_in_one_folder(plan: Plan, tmp_path: Path) -> None:
+def test_two_sweeps_do_not_work_in_one_folder(plan: SweepPlan, tmp_path: Path) -> None:
     with SweepFolder(tmp_path).locked(), pytest.raises(UsageError, match="found another sweep at work there"):
         sweep(plan, tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(plan: Plan, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line(plan: SweepPlan, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ExhumeError, match=r"expected a writable folder at .*file/out"):
         sweep(plan, tmp_path / "file" / "out")
 
 
-def test_results_that_were_made_with_other_defaults_are_not_taken_for_these(plan: Plan, tmp_path: Path) -> None:
+def test_results_that_were_made_with_other_defaults_are_not_taken_for_these(plan: SweepPlan, tmp_path: Path) -> None:
     sweep(plan, tmp_path)
     path = tmp_path / "runs" / plan.runs[0].key / "config.json"
     config = json.loads(path.read_text())
@@ -237,20 +241,22 @@ class Flaky(Engine):
 
 
 def test_jobs_that_end_in_any_order_or_are_lost_once_give_the_same_table(
-    plan: Plan, tmp_path: Path, undisturbed: list[dict[str, str]]
+    plan: SweepPlan, tmp_path: Path, undisturbed: list[dict[str, str]]
 ) -> None:
     swept = sweep(plan, tmp_path, engine=Flaky(tmp_path, [True, False, False, True]))
     assert (swept.done, swept.failed) == (4, 0)
     assert table(tmp_path) == undisturbed
 
 
-def test_a_job_that_is_always_lost_fails_and_says_so(plan: Plan, tmp_path: Path) -> None:
+def test_a_job_that_is_always_lost_fails_and_says_so(plan: SweepPlan, tmp_path: Path) -> None:
     swept = sweep(plan, tmp_path, engine=Flaky(tmp_path, [True] * 99))
     assert (swept.done, swept.failed) == (0, 4)
     assert "ended with signal 9, 2 times" in table(tmp_path)[0]["reason"]
 
 
-def test_ctrl_c_stops_and_the_next_sweep_goes_on(plan: Plan, tmp_path: Path, undisturbed: list[dict[str, str]]) -> None:
+def test_ctrl_c_stops_and_the_next_sweep_goes_on(
+    plan: SweepPlan, tmp_path: Path, undisturbed: list[dict[str, str]]
+) -> None:
     class Stopper(Onlooker):
         def ended(self, run: PlannedRun, end: Ended, seconds: float) -> None:
             os.kill(os.getpid(), signal.SIGINT)
@@ -265,7 +271,7 @@ def test_ctrl_c_stops_and_the_next_sweep_goes_on(plan: Plan, tmp_path: Path, und
 
 
 def test_a_sweep_that_is_killed_at_any_moment_goes_on_to_the_same_table(
-    plan: Plan, tmp_path: Path, undisturbed: list[dict[str, str]]
+    plan: SweepPlan, tmp_path: Path, undisturbed: list[dict[str, str]]
 ) -> None:
     """Forks of this process, because a new one would import for seconds what takes milliseconds to run."""
     chance, patience, ended = random.Random(1), 0.1, set[str]()
@@ -283,7 +289,7 @@ def test_a_sweep_that_is_killed_at_any_moment_goes_on_to_the_same_table(
     assert not list(tmp_path.glob("runs/.*"))
 
 
-def _in_a_fork(plan: Plan, out: Path, seconds: float) -> int:
+def _in_a_fork(plan: SweepPlan, out: Path, seconds: float) -> int:
     """The exit code of a sweep that is killed after so long; 0 if it was done before."""
     child = os.fork()
     if child == 0:

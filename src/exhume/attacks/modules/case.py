@@ -10,8 +10,8 @@ from exhume import seeds
 from exhume.attacks.foundation.certificate import Unexplained, unjudged, verdict
 from exhume.attacks.foundation.given import Given, of_the_head, with_smooth_pictures
 from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
+from exhume.attacks.modules.memory_plan import NetworkSizes, network_room
 from exhume.attacks.modules.problem import ModuleProblem
-from exhume.attacks.modules.room import NetworkSizes, network_room
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, removal_costs
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures

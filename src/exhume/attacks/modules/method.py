@@ -9,8 +9,8 @@ from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import NETWORK
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.modules.case import ModuleCase
+from exhume.attacks.modules.memory_plan import NetworkSizes
 from exhume.attacks.modules.problem import ModuleProblem
-from exhume.attacks.modules.room import NetworkSizes
 from exhume.observation import Observation
 
 

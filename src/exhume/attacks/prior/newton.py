@@ -16,7 +16,7 @@ from torch import Tensor
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, PriorModel
 from exhume.attacks.single_layer.gauss_newton import Move, tangent
-from exhume.attacks.single_layer.levenberg import REFUSALS, Pace
+from exhume.attacks.single_layer.levenberg import REFUSALS, DampingState
 
 LEAST_COEFFICIENT = 1e-3  # of the largest: candidates below it are moved as if they had it
 
@@ -34,7 +34,7 @@ class PriorNewton:
 
     def refine(self, loss: PriorLoss, fit: PriorFit, norm: float, iterations: int) -> Iterator[PriorFit]:
         """Yields the fit after each accepted or refused step; J never rises. The last one is the result."""
-        pace, history, refused = Pace(), [fit.objective], 0
+        pace, history, refused = DampingState(), [fit.objective], 0
         model: PriorModel | None = None
         for _ in range(iterations):
             if refused >= REFUSALS or not math.isfinite(fit.objective):

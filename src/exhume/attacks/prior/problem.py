@@ -16,7 +16,7 @@ from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
 from exhume.attacks.prior.newton import cross_validated
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
-from exhume.attacks.prior.search import Level, Rows
+from exhume.attacks.prior.search import Level, SearchRows
 from exhume.attacks.prior.span_basis import SpanBasis
 from exhume.attacks.prior.spectrum import ImageBasis, Spectrum
 from exhume.attacks.single_layer.case import RidgeCase
@@ -47,8 +47,8 @@ class PriorProblem:
 
     whole: Problem
     basis: ImageBasis | SpanBasis
-    used: Rows
-    steering: Rows | None
+    used: SearchRows
+    steering: SearchRows | None
 
     @property
     def loss(self) -> SpanLoss:
@@ -60,7 +60,7 @@ class PriorProblem:
         rows = self.used.features.rows.block(0, min(4096, self.used.features.p))
         return self.whole.norm * math.sqrt(float(rows.double().square().mean()))
 
-    def rows_for(self, r: int, m: int) -> Rows:
+    def rows_for(self, r: int, m: int) -> SearchRows:
         """As many rows as m candidates of r coordinates can make use of."""
         count = min(self.used.features.p, ROWS_A_NUMBER * r * m)
         return replace(self.used, features=self.used.features.part(0, count), weights=self.used.weights[:, :count])
@@ -89,7 +89,7 @@ class PriorCase:
 
     inner: RidgeCase
     problem: PriorProblem
-    unseen: Rows | None
+    unseen: SearchRows | None
     spectrum: Spectrum
     shape: ImageShape
     given: Given
@@ -120,7 +120,7 @@ class PriorCase:
         basis = basis.cut(min(finest, max(LEAST_RESOLUTION, room // (loss.p * resources.dtype.itemsize))))
         used = _lowered(loss.features, loss.weights, basis, resources)
 
-        def others(start: int, count: int) -> Rows | None:
+        def others(start: int, count: int) -> SearchRows | None:
             weights = observation.weights[:, start : start + count]
             if count == 0 or not torch.any(weights):
                 return None
@@ -224,6 +224,6 @@ def _basis(inner: RidgeCase, spectrum: Spectrum, shape: ImageShape) -> ImageBasi
 
 def _lowered(
     features: RidgeFeatures, weights: Float[Tensor, "k p"], basis: ImageBasis | SpanBasis, resources: Resources
-) -> Rows:
+) -> SearchRows:
     rows = hold(LoweredRows(features.rows, basis, resources.dtype), resources.device, resources.dtype)
-    return Rows(replace(features, rows=rows), weights)
+    return SearchRows(replace(features, rows=rows), weights)

@@ -39,7 +39,7 @@ WORTH, PATIENCE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SearchRows:
     """Rows of V in all coordinates of a spectrum, with the weights (of unit mean square) that belong to them."""
 
     features: RidgeFeatures
@@ -69,7 +69,7 @@ class Level:
     def r(self) -> int:
         return len(self.variance)
 
-    def loss(self, rows: Rows) -> PriorLoss:
+    def loss(self, rows: SearchRows) -> PriorLoss:
         return PriorLoss(rows.at(self), rows.weights, self.weight / self.variance)
 
 

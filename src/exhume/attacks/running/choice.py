@@ -40,7 +40,7 @@ def choose(settings: AttackSettings, look: Look) -> AnyMethod:
     return _wrapped(kind.build(settings.options), settings, outline, insist)
 
 
-def tell(observation: Observation, method: AnyMethod, samples: int | None) -> Observation:
+def withhold_count(observation: Observation, method: AnyMethod, samples: int | None) -> Observation:
     """The observation as this method may see it: the number of samples is withheld unless the method needs it."""
     if samples is None and method.needs_samples:
         return observation

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
-from exhume.attacks.running.choice import choose, tell
+from exhume.attacks.running.choice import choose, withhold_count
 from exhume.attacks.running.loop import Attacked, Progress, run_attack
 from exhume.attacks.running.memory_budget import require_room
 from exhume.attacks.running.settings import AttackSettings
@@ -40,7 +40,7 @@ def prepare(observation: Observation, settings: AttackSettings) -> PreparedAttac
     if seen.knowledge.initial == "seed":
         start = find_start(seen, settings.start_seeds)
         seen = start.observation
-    seen = tell(seen, method, settings.samples)
+    seen = withhold_count(seen, method, settings.samples)
     require_room(seen, method, settings.limits.memory_bytes, settings.dtype, settings.ranks)
     return PreparedAttack(seen, method, settings, start)
 

@@ -15,8 +15,8 @@ from exhume.attacks.foundation.parametrisation import LoweredRows, Parametrisati
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.single_layer.admission import check_features
 from exhume.attacks.single_layer.certificate import certify, loss_on
+from exhume.attacks.single_layer.memory_plan import MemoryPlan, Sizes, room_for
 from exhume.attacks.single_layer.problem import Problem
-from exhume.attacks.single_layer.room import Room, Sizes, room_for
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import ExhumeError
 from exhume.features.rows import HeldRows, Rows, hold
@@ -127,14 +127,14 @@ def seen_through(observation: Observation, parametrisation: Parametrisation, res
     return Observation(replace(features, rows=rows), observation.weights, knowledge)
 
 
-def _room(observation: Observation, rows: int, few_rows: bool, resources: Resources) -> Room:
+def _room(observation: Observation, rows: int, few_rows: bool, resources: Resources) -> MemoryPlan:
     """A budget is kept to; without one, V may take a third of the machine's memory, and nothing else is counted."""
     if resources.memory_bytes is not None:
         coarse = resources.products != resources.dtype
         sizes = Sizes.of(observation, rows, few_rows, resources.dtype, coarse, resources.ranks)
         return room_for(sizes, round(-resources.ranks.largest(-resources.memory_bytes)))
     fitting = _rows_that_fit(observation.d, resources.dtype, None, resources.ranks)
-    return Room(min(rows, fitting) if few_rows else rows, few_rows or rows <= fitting)
+    return MemoryPlan(min(rows, fitting) if few_rows else rows, few_rows or rows <= fitting)
 
 
 def _rows_that_fit(d: int, dtype: torch.dtype, memory_bytes: int | None, ranks: Ranks) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.levenberg import Pace
+from exhume.attacks.single_layer.levenberg import DampingState
 
 WORTH = 0.99  # a stage pays that brings the score below this share of the best one
 TRIM_BELOW = 1e-2
@@ -24,7 +24,7 @@ class Growth:
     since: int = 0  # candidates added since it last fell
     added: int = 0
     paying: bool = False  # the last stage made the loss fall so much that it is repeated
-    pace: Pace = field(default_factory=Pace)
+    pace: DampingState = field(default_factory=DampingState)
     trim_below: float = TRIM_BELOW  # a loss from which candidates are looked through for needless ones
 
     def judge(self, score: float, candidates: Float[Tensor, "m d"]) -> None:
@@ -65,6 +65,6 @@ class Growth:
             since=int(numbers["since"]),
             added=int(numbers["added"]),
             paying=bool(numbers["paying"]),
-            pace=Pace(numbers["damping"], numbers["raise_by"], tensors.get("velocity")),
+            pace=DampingState(numbers["damping"], numbers["raise_by"], tensors.get("velocity")),
             trim_below=numbers.get("trim_below", TRIM_BELOW),
         )

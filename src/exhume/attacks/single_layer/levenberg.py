@@ -22,7 +22,7 @@ REFUSALS = 7
 
 
 @dataclass
-class Pace:
+class DampingState:
     """What one iteration hands to the next, besides the candidates: refinement goes on from it as if never stopped."""
 
     damping: float = 0.1
@@ -58,10 +58,10 @@ class Levenberg:
         norm: float,
         iterations: int,
         until: float = 0.0,
-        pace: Pace | None = None,
+        pace: DampingState | None = None,
     ) -> Iterator[Fit]:
         """Yields the fit after each accepted or refused step; the loss never rises. The last one is the result."""
-        pace = pace or Pace()
+        pace = pace or DampingState()
         history, refused = [fit.loss], 0
         model: Model | None = None
         for _ in range(iterations):
@@ -81,7 +81,7 @@ class Levenberg:
             if len(history) > self.stall and history[-1] > self.stall_factor * history[-1 - self.stall]:
                 return
 
-    def _try(self, loss: SpanLoss, model: Model, norm: float, pace: Pace) -> tuple[Move, Fit]:
+    def _try(self, loss: SpanLoss, model: Model, norm: float, pace: DampingState) -> tuple[Move, Fit]:
         if self.products:
             move = newton_move(loss, model, pace.damping, self.products, self.forcing)
             return move, _evaluate(loss, model.fit, move, norm)

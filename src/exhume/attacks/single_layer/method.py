@@ -9,8 +9,8 @@ from exhume.attacks.foundation.method import Method, P
 from exhume.attacks.foundation.outline import RANDOM_ROWS
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.single_layer.case import RidgeCase
+from exhume.attacks.single_layer.memory_plan import Sizes, least_bytes
 from exhume.attacks.single_layer.problem import Problem
-from exhume.attacks.single_layer.room import Sizes, least_bytes
 from exhume.observation import Observation
 from exhume.observing.ridge_view import seen_as_ridge
 

@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.levenberg import Levenberg, Pace
+from exhume.attacks.single_layer.levenberg import DampingState, Levenberg
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.removal import watching
+from exhume.attacks.single_layer.search_context import Fits, SearchContext
 from exhume.attacks.single_layer.signs import repair_signs, with_opposites
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.turning import Turning, signs_tell, telling
-from exhume.attacks.single_layer.workbench import Fits, Workbench
 
 SETTLED = 1e-6  # a loss from which all samples are likely there: what is needless then is not replaced
 TURN_BELOW, TURNS = 1e-2, 8  # a loss above which other things are wrong; candidates that are tried in vain
@@ -24,7 +24,7 @@ TURNED_ITERATIONS = 12  # show whether a sign was wrong, far from the floor
 class Polishing:
     """`exact`: in float64."""
 
-    bench: Workbench
+    bench: SearchContext
     problem: Problem
     rows_a_number: float
     exact: bool
@@ -53,7 +53,7 @@ class Polishing:
         split = Levenberg(0, forcing=0.01, damping_floor=1e-8, stall=8, stall_factor=0.7)
         dense = Levenberg(100, forcing=0.01, damping_floor=1e-12, stall=10, stall_factor=0.7)
         rule, iterations, damping = (dense, 100, 1e-3) if self.bench.small else (split, 40, 0.1)
-        for refined in rule.refine(loss, fit, self.problem.norm, min(iterations, most), pace=Pace(damping)):
+        for refined in rule.refine(loss, fit, self.problem.norm, min(iterations, most), pace=DampingState(damping)):
             fit = refined
             self.bench.iteration += 1
             yield fit

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.pruning import COPY_COSINE, SATELLITE_COSINE, removal_costs, without_copies
+from exhume.attacks.single_layer.search_context import Fits, SearchContext
 from exhume.attacks.single_layer.signs import trimmed
 from exhume.attacks.single_layer.span import Fit
 from exhume.attacks.single_layer.standing_out import standing_out
-from exhume.attacks.single_layer.workbench import Fits, Workbench
 
 TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
 
@@ -20,7 +20,7 @@ TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a 
 class Removal:
     """`converged` is a loss that counts as the floor of the weights."""
 
-    bench: Workbench
+    bench: SearchContext
     problem: Problem
     converged: float
 

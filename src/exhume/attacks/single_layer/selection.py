@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.levenberg import Pace
+from exhume.attacks.single_layer.levenberg import DampingState
 from exhume.attacks.single_layer.pruning import removal_costs
+from exhume.attacks.single_layer.search_context import Fits, SearchContext
 from exhume.attacks.single_layer.span import Fit
-from exhume.attacks.single_layer.workbench import Fits, Workbench
 
 STANDS_OUT = ((0.5, 3.0), (0.25, 5.0))
 """Quantiles of what candidates explain, and how far above one of them a sample is: while most are blends, and once half
@@ -49,7 +49,7 @@ def alike(costs: Float[Tensor, " m"]) -> bool:
 class Selection:
     """One round: choose, then refine."""
 
-    bench: Workbench
+    bench: SearchContext
 
     def chosen(
         self, candidates: Float[Tensor, "m d"], count: int, generator: torch.Generator
@@ -69,7 +69,7 @@ class Selection:
         return torch.cat([kept, self.bench.random_start(count - len(kept), generator)])
 
     def refine(self, fit: Fit) -> Fits:
-        pace, before = Pace(), math.inf
+        pace, before = DampingState(), math.inf
         while fit.loss < before / PAYS and not self.bench.explained(fit):
             before = fit.loss
             fit = yield from self.bench.refine(fit, ITERATIONS, stall=8, pace=pace)

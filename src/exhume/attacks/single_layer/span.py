@@ -15,8 +15,8 @@ One evaluation is one pass over V, one gradient another. Only m × p numbers are
 With a *free affine part* (`affine.py`) the span is enlarged by the columns of W = [V, 1, |v|]: everywhere above,
 F and θ are then replaced by their parts orthogonal to W.
 
-Where several processes share an attack (`foundation/ranks.py`), each has its own rows of V and keeps the m × p numbers of
-these alone; p in the matrices below is their number. F Fᵀ, F θᵀ, ||r||² and the gradient are sums over all rows.
+Where several processes share an attack (`foundation/ranks.py`), each has its own rows of V and keeps the m × p numbers
+of these alone; p in the matrices below is their number. F Fᵀ, F θᵀ, ||r||² and the gradient are sums over all rows.
 """
 
 import math

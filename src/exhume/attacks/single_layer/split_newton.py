@@ -29,18 +29,18 @@ from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.single_layer.growth import WORTH, Growth
-from exhume.attacks.single_layer.levenberg import Pace
+from exhume.attacks.single_layer.levenberg import DampingState
 from exhume.attacks.single_layer.method import RidgeMethod
 from exhume.attacks.single_layer.polishing import SETTLED, Polishing
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.removal import Removal, watching
+from exhume.attacks.single_layer.search_context import Fits, SearchContext
 from exhume.attacks.single_layer.selection import Selection, alike
 from exhume.attacks.single_layer.signs import repair_signs
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.standing_out import standing_out
 from exhume.attacks.single_layer.turning import Turning, signs_tell
-from exhume.attacks.single_layer.workbench import Fits, Workbench
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
@@ -131,7 +131,7 @@ class _Search:
 
     def __init__(self, method: SplitNewton, problem: Problem, resume: State | None) -> None:
         self.method, self.problem, self.loss = method, problem, problem.loss
-        self.bench = Workbench(method, problem)
+        self.bench = SearchContext(method, problem)
         self.removal = Removal(self.bench, problem, method.converged)
         self.selection = Selection(self.bench)
         self.polishing = Polishing(self.bench, problem, method.rows_a_number, method.exact)
@@ -290,7 +290,7 @@ class _Search:
         if fit is None or not growth.paying:
             new = self._propose(fit)
             fit = self.bench.fit(new if fit is None else torch.cat([fit.candidates, new]))
-            growth.added, growth.pace = len(new), Pace()
+            growth.added, growth.pace = len(new), DampingState()
         else:
             growth.added = 0
         before = fit.loss
@@ -326,7 +326,7 @@ class _Search:
 
         turned = yield from Turning(refine, GHOST, tries=1).run(self.bench.part(len(fit.candidates)), fit)
         if turned is not fit:
-            growth.pace, growth.paying = Pace(), True
+            growth.pace, growth.paying = DampingState(), True
         return turned
 
     def _propose(self, fit: Fit | None) -> Float[Tensor, "count d"]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.removal import watching
+from exhume.attacks.single_layer.search_context import Fits
 from exhume.attacks.single_layer.span import Fit, SpanLoss
-from exhume.attacks.single_layer.workbench import Fits
 
 TELLING, TELLING_EACH = 100.0, 2.0  # times the loss, and for each candidate
 

@@ -6,7 +6,7 @@
     solver         that of the last layer's features
 
 It needs the whole network at both ends. A ReLU has the derivative that it has almost everywhere; how its switching
-moves gradients is not seen, which `tangent/span.py` has a surrogate for.
+moves gradients is not seen, which `span.py` has a surrogate for.
 """
 
 from dataclasses import dataclass, replace

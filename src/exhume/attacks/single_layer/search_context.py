@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.activations import hermite_coefficients
-from exhume.attacks.single_layer.levenberg import Levenberg, Pace
+from exhume.attacks.single_layer.levenberg import DampingState, Levenberg
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.proposals import moment_proposals, pooled_proposals, random_rows
 from exhume.attacks.single_layer.pruning import cross_validated
@@ -31,7 +31,7 @@ ROWS_AT_LEAST = 8  # candidates
 
 
 @runtime_checkable
-class Economy(Protocol):
+class RowBudget(Protocol):
     """The hyperparameters that decide on rows and floors."""
 
     @property
@@ -47,10 +47,10 @@ class Economy(Protocol):
 
 
 @dataclass(eq=False)
-class Workbench:
+class SearchContext:
     """One problem on the bench. `growing` says which rows and which precision are looked at now."""
 
-    settings: Economy
+    settings: RowBudget
     problem: Problem
     growing: bool = True
     iteration: int = 0
@@ -123,7 +123,7 @@ class Workbench:
     # --- refinement
 
     def refine(
-        self, fit: Fit, iterations: int, stall: int, pace: Pace | None = None, stall_factor: float = 0.9
+        self, fit: Fit, iterations: int, stall: int, pace: DampingState | None = None, stall_factor: float = 0.9
     ) -> Fits:
         rule = Levenberg(10 if self.small else 0, 0.1, 1e-4 if self.small else 1e-3, stall, stall_factor)
         loss = self.part(len(fit.candidates))

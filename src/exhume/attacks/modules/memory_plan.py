@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from exhume.attacks.single_layer.room import FEWEST, PROCESS_BYTES
+from exhume.attacks.single_layer.memory_plan import FEWEST, PROCESS_BYTES
 from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
 

@@ -87,7 +87,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryPlan:
     """The rows (of all ranks) that an attack may use, whether V is held, and how many candidates there is room for."""
 
     rows: int
@@ -95,15 +95,15 @@ class Room:
     candidates: int | None = None
 
 
-def room_for(sizes: Sizes, memory_bytes: int) -> Room:
+def room_for(sizes: Sizes, memory_bytes: int) -> MemoryPlan:
     """The plan that fits into a budget, or what comes nearest to it."""
     if not sizes.few_rows:
-        return Room(sizes.rows, sizes.needed_bytes(sizes.own_rows, held=True) <= memory_bytes)
+        return MemoryPlan(sizes.rows, sizes.needed_bytes(sizes.own_rows, held=True) <= memory_bytes)
     free = max(0, memory_bytes - sizes.fixed_bytes)
     own = max(1, min(sizes.own_rows, _rows_within(sizes, free)))
     spare = free - own * (sizes.held_row_bytes + sizes.output_row_bytes)
     most = max(FEWEST, sizes.candidates, int(spare // (own * sizes.candidate_row_bytes)))
-    return Room(min(sizes.rows, own * sizes.ranks), True, most)
+    return MemoryPlan(min(sizes.rows, own * sizes.ranks), True, most)
 
 
 def least_bytes(sizes: Sizes) -> int:
