@@ -2,7 +2,8 @@
 
 import torch
 
-from exhume.attacks.silent.duals import weighted_duals
+from exhume.attacks.silent import many_duals
+from exhume.attacks.silent.duals import weighted_duals, zero_odds
 from exhume.attacks.silent.evidence import evidence, taken_apart, zeros_of
 from exhume.attacks.silent.joint import completed, places
 from exhume.attacks.silent.lone_units import lone_samples
@@ -44,6 +45,31 @@ def test_reweighting_solves_the_constrained_problem() -> None:
     naive = torch.linalg.solve(gram, points[0])
     found = weighted_duals(span, points[:1], rounds=1)[0]
     assert abs(float(found @ naive / naive.norm())) > 1 - 1e-9
+
+
+def test_conjugate_gradients_solve_what_gram_matrices_solve() -> None:
+    span, points, _ = span_of()
+    weights = torch.sigmoid(zero_odds(span, points))
+    grams = torch.stack([(span.rows * own[:, None]).T @ span.rows for own in weights / weights.sum(dim=1)[:, None]])
+    naive = torch.linalg.solve(grams + many_duals.DAMPING * torch.eye(span.r).double(), points)
+    found = many_duals._solved(span, weights, points, points, products=3 * span.r)
+    assert float((found * naive).sum(dim=1).div(naive.norm(dim=1)).min()) > 1 - 1e-9
+
+
+def test_many_duals_are_exact_from_places_that_are_roughly_right() -> None:
+    """Held against the duals of the truth; a place that is nobody's brings none."""
+    span, points, duals = span_of()
+    stream = torch.Generator().manual_seed(1)
+    rough = span.facing(points + 0.02 * torch.randn(points.shape, generator=stream).double())
+    ended = many_duals.many_duals(span, rough)
+    alike = (ended.duals @ duals.T).abs().amax(dim=1)
+    assert len(ended.duals) >= 0.9 * span.r
+    assert float(alike.min()) > 1 - 1e-8
+    nobody = span.facing(torch.randn(5, span.r, generator=stream).double())
+    lost = many_duals.many_duals(span, nobody)
+    assert not bool(
+        evidence(span, lost.duals, lost.points).certain[(lost.duals @ duals.T).abs().amax(dim=1) < 0.999].any()
+    )
 
 
 def test_newton_steps_reach_the_logistic_regression() -> None:

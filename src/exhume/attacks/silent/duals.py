@@ -82,7 +82,7 @@ def annealed_duals(
         inside, duals = inside.to(kind), duals.to(kind)
         points = inside @ basis.T.to(kind)
         spike = (2 * seen.tolerance(duals)).clamp_min(width)
-        silent = _posterior(seen, points, duals, spike)
+        silent = posterior(zero_odds(seen, points), seen.columns(duals), spike)
         duals = _solved(seen, silent, points)
         if width > MOVES_UNTIL:
             inside = logistic_step(maps, inside, silent, ridge)
@@ -96,11 +96,10 @@ def zero_odds(span: Span, points: Float[Tensor, "m r"]) -> Float[Tensor, "m u"]:
     return (span.depth(points) - SHIFT) / WIDTH
 
 
-def _posterior(
-    span: Span, points: Float[Tensor, "m r"], duals: Float[Tensor, "m r"], spike: Float[Tensor, "m 1"]
+def posterior(
+    odds: Float[Tensor, "m u"], entries: Float[Tensor, "m u"], spike: Float[Tensor, "m 1"]
 ) -> Float[Tensor, "m u"]:
     """γ: the probability that a unit never fired, given its depth and its entry."""
-    odds, entries = zero_odds(span, points), span.columns(duals)
     zero = torch.nn.functional.logsigmoid(odds).clamp_min(-12) - 0.5 * (entries / spike).square() - torch.log(spike)
     fires = torch.nn.functional.logsigmoid(-odds).clamp_min(-7) - 0.5 * entries.square() / SLAB
     return torch.sigmoid(zero - fires + 0.5 * math.log(SLAB))

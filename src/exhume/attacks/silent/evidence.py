@@ -51,7 +51,12 @@ class Evidence:
 
 def zeros_of(span: Span, duals: Float[Tensor, "m r"]) -> Bool[Tensor, "m u"]:
     """Which entries of the columns are zero to rounding."""
-    return span.columns(duals).abs_() <= ZERO * span.tolerance(duals)
+    return zeros_within(span, duals, 0.0)
+
+
+def zeros_within(span: Span, duals: Float[Tensor, "m r"], width: float) -> Bool[Tensor, "m u"]:
+    """Which are at most `width`, or zero to rounding."""
+    return span.columns(duals).abs_() <= (ZERO * span.tolerance(duals)).clamp_min(width)
 
 
 def silence_of(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, " m"]:

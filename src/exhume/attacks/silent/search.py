@@ -22,6 +22,7 @@ from exhume import seeds
 from exhume.attacks.silent.duals import annealed_duals, unit_rows, weighted_duals
 from exhume.attacks.silent.evidence import SAME, evidence, taken_apart
 from exhume.attacks.silent.likelihood import AGAIN, WIDEST, likeliest
+from exhume.attacks.silent.many_duals import many_duals
 from exhume.attacks.silent.mending import mended
 from exhume.attacks.silent.placing import Placing, complement
 from exhume.attacks.silent.separation import separated
@@ -127,6 +128,9 @@ def _one_by_one(
 ) -> Float[Tensor, "more r"]:
     placing = Placing.inside(span, complement(found))
     points = _edged_places(span, layout, placing.basis, stream)
+    if len(batches(span, span.r)) > 1:
+        ended = many_duals(span, points)
+        return _joined(found, ended.duals[evidence(span, ended.duals, ended.points).certain])
     return _joined(found, _settled(span, placing, weighted_duals(span, points), points))
 
 
