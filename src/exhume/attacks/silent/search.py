@@ -97,7 +97,7 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
 
 def _round(span: Span, found: Found, stream: torch.Generator) -> Found:
     found, kept = _of_pictures(span, found, stream)
-    if len(kept) == len(found.duals):
+    if len(kept) == len(found.duals) and not (len(found.likely) and _are_many(span)):
         kept = _from_random_places(span, found.duals, stream)
     if len(kept) > len(found.duals):
         return found.followed_by(kept)
@@ -128,10 +128,15 @@ def _one_by_one(
 ) -> Float[Tensor, "more r"]:
     placing = Placing.inside(span, complement(found))
     points = _edged_places(span, layout, placing.basis, stream)
-    if len(batches(span, span.r)) > 1:
+    if _are_many(span):
         ended = many_duals(span, points)
         return _joined(found, ended.duals[evidence(span, ended.duals, ended.points).certain])
     return _joined(found, _settled(span, placing, weighted_duals(span, points), points))
+
+
+def _are_many(span: Span) -> bool:
+    """Samples whose Gram matrices do not fit in memory together. Random starts for them take minutes per round."""
+    return len(batches(span, span.r)) > 1
 
 
 def _all_together(
