@@ -36,19 +36,26 @@ def run(arguments: Sequence[str] | None, script: Path, description: str) -> None
                 if problem:
                     print(problem, file=sys.stderr, flush=True)
     rows = [load(path) for pair in wanted if (path := path_of(options.out, *pair)).is_file()]
-    if rows:
-        write(rows, options.out, options.page)
+    print("\n\n".join(_tables(rows)))
+    write(options.out, options.page)
 
 
-def write(rows: Sequence[Row], folder: Path, docs: Path | None) -> None:
-    """The table to the screen and to a file, all rows as lines of JSON, and the page of the documentation."""
-    lines = [path_of(folder, row.victim, row.seed).read_text(encoding="utf-8") for row in rows]
-    (folder / "zoo.jsonl").write_text("".join(lines), encoding="utf-8")
-    parts = [page.results_table(rows), page.said_table(rows), page.facts_table(rows), page.false_list(rows)]
-    (folder / "zoo.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    print("\n\n".join([*parts[:2], f"Sentences that are false:\n{parts[3]}"]))
+def write(folder: Path, docs: Path | None) -> None:
+    """All rows of the folder, whenever they were made: their tables, their lines of JSON, and the documentation."""
+    paths = [path for name in VICTIMS for path in sorted(folder.glob(f"{name}.*.json"))]
+    if not paths:
+        return
+    rows = [load(path) for path in paths]
+    lines = "".join(path.read_text(encoding="utf-8") for path in paths)
+    (folder / "zoo.jsonl").write_text(lines, encoding="utf-8")
+    (folder / "zoo.md").write_text("\n\n".join(_tables(rows)) + "\n", encoding="utf-8")
     if docs is not None:
         docs.write_text(page.page(rows), encoding="utf-8")
+
+
+def _tables(rows: Sequence[Row]) -> list[str]:
+    tables = [page.results_table(rows), page.said_table(rows), page.facts_table(rows)]
+    return [*tables, f"Sentences that are false:\n\n{page.false_list(rows)}"]
 
 
 def _in_a_process(script: Path, options: argparse.Namespace, name: str, seed: int) -> str | None:
