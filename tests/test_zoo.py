@@ -68,9 +68,10 @@ def test_victims_import_nothing_from_exhume() -> None:
         checked.add(name)
         tree = ast.parse((BENCHMARKS / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [f"zoo.{alias.name}" for alias in node.names] if names == ["zoo"] else []
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                whole = [f"zoo.{alias.name}" for alias in node.names] if node.module == "zoo" else []
+                names = [node.module or "", *whole]
             assert not any(other.startswith("exhume") for other in names), name
             found += [other for other in names if other.startswith("zoo.") and other not in checked]
     assert "zoo.picture_victims" in checked
@@ -154,7 +155,7 @@ def test_what_a_layer_reads_and_how_it_changed() -> None:
     state = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
     inputs = torch.ones(2, 3)
     assert torch.allclose(seen_by(model, "2", inputs)[:, :-1].float(), model[1](model[0](inputs)))
-    assert torch.allclose(change_of(model, state, "2")[:, :-1].float(), model[2].weight)
+    assert torch.allclose(change_of(model, state, "2")[:, :-1].float(), model.state_dict()["2.weight"])
     assert float(seen_by(at(model, state), "2", inputs)[:, :-1].abs().max()) == 0.0
 
 
@@ -167,6 +168,7 @@ INFORMED = Result(
 BLIND = replace(
     INFORMED, sentence="Recovered: 8 training samples can be read from the weights, as units kept from the search say."
 )
+SILENT = {"method": "silent-units", "outcome": "recovered"}
 DENIED = "Not recovered by these attacks: what it found is not the training data."
 
 
@@ -180,7 +182,18 @@ DENIED = "Not recovered by these attacks: what it found is not the training data
         (INFORMED, replace(BLIND, sentence="so part of it is exposed.", score=NOTHING), ["no candidate is within"]),
         (replace(INFORMED, page=["it spans only 357 of 784 dimensions"]), BLIND, ["its rank is 8"]),
         (replace(INFORMED, page=["a largest gap of only 4.5 in its spectrum"]), BLIND, ["the largest gap is"]),
-        (replace(INFORMED, page=["The features did not move in training."]), BLIND, ["they moved by"]),
+        (replace(INFORMED, page=["The features did not move in training."]), BLIND, ["those of the records moved"]),
+        (
+            replace(INFORMED, page=["The features moved by 0.05 of their size in training: little."]),
+            BLIND,
+            ["those of"],
+        ),
+        (replace(INFORMED, page=["A last layer of p = 514 parameters can hold p / d = 51."]), BLIND, ["outputs that"]),
+        (
+            replace(INFORMED, page=["The head: a change. Attacked here."], attempts=[SILENT]),
+            BLIND,
+            ["the plan"],
+        ),
         (replace(INFORMED, severity=0), BLIND, ["the gate is laxer"]),
     ],
 )

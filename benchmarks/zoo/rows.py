@@ -29,6 +29,12 @@ class Row:
     false: list[dict[str, str]] = field(default_factory=list)
     """Sentences that do not agree with the truth, as far as a program can tell."""
 
+    def judged(self) -> "Row":
+        """The same row, its sentences held against its facts by the rules of today."""
+        if self.with_records is None or self.without_records is None:
+            return self
+        return replace(self, false=false_sentences(self.with_records, self.without_records, self.facts))
+
 
 def measured(victim: Victim, seed: int, data: Path) -> tuple[Trained, Row]:
     """Trained, with its facts; not audited."""
@@ -44,8 +50,7 @@ def made(victim: Victim, seed: int, budget: float, data: Path) -> Row:
     trained, row = measured(victim, seed, data)
     informed = audited(trained, budget, seed, with_records=True)
     blind = audited(trained, budget, seed, with_records=False)
-    false = false_sentences(informed, blind, row.facts)
-    return replace(row, budget=budget, with_records=informed, without_records=blind, false=false)
+    return replace(row, budget=budget, with_records=informed, without_records=blind).judged()
 
 
 def path_of(folder: Path, victim: str, seed: int) -> Path:
@@ -56,14 +61,18 @@ def save(row: Row, folder: Path) -> None:
     """Whole or absent: a row that is there is not made again."""
     place = path_of(folder, row.victim, row.seed)
     draft = place.with_suffix(".draft")
-    draft.write_text(json.dumps(asdict(row)) + "\n", encoding="utf-8")
+    draft.write_text(line_of(row), encoding="utf-8")
     draft.replace(place)
+
+
+def line_of(row: Row) -> str:
+    return json.dumps(asdict(row)) + "\n"
 
 
 def load(path: Path) -> Row:
     told = json.loads(path.read_text(encoding="utf-8"))
     results = {name: _result(told[name]) for name in ("with_records", "without_records")}
-    return Row(**{**told, "facts": Facts(**told["facts"]), **results})
+    return Row(**{**told, "facts": Facts(**told["facts"]), **results}).judged()
 
 
 def _result(told: dict[str, Any] | None) -> Result | None:

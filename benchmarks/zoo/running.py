@@ -11,7 +11,7 @@ from pathlib import Path
 from zoo import page
 from zoo.auditing import Result
 from zoo.registry import VICTIMS
-from zoo.rows import Row, load, made, measured, path_of, save
+from zoo.rows import Row, line_of, load, made, measured, path_of, save
 from zoo.victim import SHARED
 
 PATIENCE = 4.0
@@ -46,8 +46,7 @@ def write(folder: Path, docs: Path | None) -> None:
     if not paths:
         return
     rows = [load(path) for path in paths]
-    lines = "".join(path.read_text(encoding="utf-8") for path in paths)
-    (folder / "zoo.jsonl").write_text(lines, encoding="utf-8")
+    (folder / "zoo.jsonl").write_text("".join(line_of(row) for row in rows), encoding="utf-8")
     (folder / "zoo.md").write_text("\n\n".join(_tables(rows)) + "\n", encoding="utf-8")
     if docs is not None:
         docs.write_text(page.page(rows), encoding="utf-8")

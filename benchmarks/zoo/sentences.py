@@ -4,6 +4,7 @@ A program finds only the kinds that are listed here; the sentences themselves ar
 """
 
 import re
+from collections.abc import Iterator
 
 from zoo.auditing import Result
 from zoo.facts import Facts
@@ -12,6 +13,9 @@ _COUNTED = re.compile(r"^\w[\w ]*: ([\d,]+) of ([\d,]+) training \w+ can be read
 _CERTIFIED = re.compile(r"^\w[\w ]*: ([\d,]+) training \w+ can be read")
 _RANK = re.compile(r"spans only (\d+) of (\d+) dimensions")
 _GAP = re.compile(r"largest gap of only ([\d.e+-]+)")
+_MOVED = re.compile(r"features moved by ([\d.e+-]+) of their size in training: (\w+)")
+_HOLDS = re.compile(r"A last layer of p = ([\d,]+) parameters can hold")
+STILL = 1e-6
 _DENIALS = (
     "is not the training data",
     "are none of the",
@@ -53,18 +57,36 @@ def _of_verdict(where: str, result: Result) -> list[dict[str, str]]:
 
 
 def _of_page(result: Result, facts: Facts) -> list[dict[str, str]]:
+    ran = {line["method"] for line in result.attempts if line["outcome"] is not None}
     found = []
     for text in result.page:
-        rank, gap = _RANK.search(text), _GAP.search(text)
-        if rank and facts.rank is not None and int(rank[1]) not in (facts.rank, facts.rank - 1):
-            found.append(_line("page", text, f"its rank is {facts.rank}, with a gap of {facts.gap:.0f}"))
-        if rank and facts.rank is None:
-            found.append(_line("page", text, f"there is no rank: the largest gap is {facts.gap:.1f}"))
-        if gap and facts.gap > 2 * float(gap[1]):
-            found.append(_line("page", text, f"the largest gap is {facts.gap:.0f}, at {facts.rank}"))
-        if "features did not move" in text and facts.drift > 1e-6:
-            found.append(_line("page", text, f"they moved by {facts.drift:.2f} of their size"))
+        whys = [*_of_ranks(text, facts), *_of_counts(text, facts)]
+        if text.startswith("The head:") and text.endswith("Attacked here.") and ran == {"silent-units"}:
+            whys.append("the plan ended before any attack on the head")
+        found += [_line("page", text, why) for why in whys]
     return found
+
+
+def _of_ranks(text: str, facts: Facts) -> Iterator[str]:
+    """What is said of the first layer's change. Without its bias the rank may be one less."""
+    rank, gap = _RANK.search(text), _GAP.search(text)
+    if rank and facts.rank is None:
+        yield f"there is no rank: the largest gap is {facts.gap:.1f}"
+    if rank and facts.rank is not None and int(rank[1]) not in (facts.rank, facts.rank - 1):
+        yield f"its rank is {facts.rank}, with a gap of {facts.gap:.0f}"
+    if gap and facts.gap > 2 * float(gap[1]):
+        yield f"the largest gap is {facts.gap:.0f}, at {facts.rank}"
+
+
+def _of_counts(text: str, facts: Facts) -> Iterator[str]:
+    """What is said of the features' way and of the number of equations."""
+    moved, holds = _MOVED.search(text), _HOLDS.search(text)
+    if "features did not move" in text and facts.drift > STILL:
+        yield f"those of the records moved by {facts.drift:.2f} of their size"
+    if moved and moved[2] == "little" and facts.drift > 2 * float(moved[1]):
+        yield f"those of the records moved by {facts.drift:.2f} of their size"
+    if holds and _number(holds[1]) > 1.05 * facts.p:
+        yield f"outputs that repeat each other count once: p = {facts.p:,}"
 
 
 def _number(text: str) -> int:
