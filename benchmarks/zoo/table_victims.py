@@ -62,7 +62,7 @@ VICTIMS = (
         "diabetes-regression",
         "40 patients of diabetes, 10-1024-1, square loss, SGD",
         "the start",
-        TableRecipe("diabetes", 40, (10, 1024, 1), rate=0.02, epochs=1000),
+        TableRecipe("diabetes", 40, (10, 1024, 1), rate=0.01, epochs=2000),
     ),
     Victim(
         "diabetes-few",
