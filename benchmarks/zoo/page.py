@@ -8,7 +8,7 @@ from zoo.rows import Row
 
 RESULTS = (
     "victim", "model, data, recipe", "the attacker knows", "attack", "recovered", "median error", "worst", "control",
-    "calls (wrong)", "s", "verdict",
+    "calls (wrong)", "s", "of a core", "verdict",
 )  # fmt: skip
 SAID = ("victim", "with records", "without records")
 FACTS = (
@@ -23,8 +23,9 @@ in `benchmarks/zoo/`. This page is generated:
     python benchmarks/zoo.py --out OUT --budget {budget:.0f} --data-dir DIR --page docs/real-models.md
 
 Each victim is audited as a new user would: `exhume.audit(model, initial=..., truth=..., control=...)`, with
-{budget:.0f} s for all attacks together on one core. The number of samples is not told, and the records are used for
-scoring only. Seconds are those of the whole audit.
+{budget:.0f} s for all attacks together and one thread. The number of samples is not told, and the records are used
+for scoring only. Seconds are those of the whole audit, by the clock and as time of one core: on a machine that does
+other work besides, an attack gets less of the second than of the first.
 
 ## What came back
 A record is *recovered* if a candidate, matched one to one, is closer than a tenth of the record's own norm and closer
@@ -115,6 +116,7 @@ def _results_line(same: Sequence[Row]) -> tuple[str, ...]:
         spread([score.control for score in scores], "{:.0f}".format),
         f"{spread(calls, '{:.0f}'.format)} ({spread(wrong, '{:.0f}'.format)})" if scores else "-",
         spread([result.seconds for result in told], "{:.0f}".format),
+        spread([value for result in told if (value := result.processor_seconds) is not None], "{:.0f}".format),
         _words((result.verdict or "error").replace("_", " ") for result in told),
     )
 
