@@ -139,7 +139,8 @@ def test_the_floor_is_what_least_squares_leaves() -> None:
     best = torch.linalg.lstsq(features.T, change.T).solution
     naive = float((change.T - features.T @ best).square().sum() / change.square().sum())
     assert left_over(change, features) == pytest.approx(naive)
-    assert left_over(torch.ones(2, 4, dtype=torch.float64) @ features, features) < 1e-20
+    assert left_over(torch.ones(2, 4, dtype=torch.float64) @ features, features) == pytest.approx(0.0, abs=1e-20)
+    assert left_over(change, torch.cat([features, features, features])) is None  # they explain anything
 
 
 def test_facts_leave_the_victim_as_it_is() -> None:

@@ -41,8 +41,8 @@ class Facts:
     gap: float
     dead_columns: int
     silent: float | None
-    floor: float
-    floor_at_end: float
+    floor: float | None
+    floor_at_end: float | None
     p: int
     ratio: float
     drift: float
@@ -89,8 +89,10 @@ def spectrum_of(change: Tensor) -> Spectrum:
     return Spectrum(steepest + 1 if gap > STEEP else None, gap, change.shape[1], int((~alive).sum()))
 
 
-def left_over(change: Tensor, features: Tensor) -> float:
-    """The share of a change (k x p) outside of the span of features (n x p)."""
+def left_over(change: Tensor, features: Tensor) -> float | None:
+    """The share of a change (k x p) outside of the span of features (n x p); None where that is everything."""
+    if len(features) >= features.shape[1]:
+        return None
     _, values, basis = torch.linalg.svd(features, full_matrices=False)
     basis = basis[values > 1e-12 * values[0]]
     outside = change - (change @ basis.T) @ basis

@@ -43,7 +43,8 @@ TRUE = """
 Measured from the true start and the records, beside the audit (`--facts`), to show where the obstacle is. *Rank* and
 *gap*: where the singular values of the first layer's change fall most steeply; plain gradient descent on n inputs
 leaves rank n. *Silent*: pairs of a unit and a record that are silent at both ends of training. *Floor*: the share of
-the head's change that the features of the true records leave unexplained, halfway between both ends and at the end.
+the head's change that the features of the true records leave unexplained, halfway between both ends and at the end;
+"any" where there are as many records as features, which explain any change.
 *p/(dn)*: equations of the last layer over unknowns, outputs that repeat each other counted once. *Drift*: how far the
 features of the records moved, over their size.
 """
@@ -141,8 +142,8 @@ def _facts_line(row: Row) -> tuple[str, ...]:
         "none" if facts.rank is None else f"{facts.rank:,}",
         f"{facts.gap:.2g}",
         "-" if facts.silent is None else f"{facts.silent:.2f}",
-        f"{facts.floor:.1e}",
-        f"{facts.floor_at_end:.1e}",
+        "any" if facts.floor is None else f"{facts.floor:.1e}",
+        "any" if facts.floor_at_end is None else f"{facts.floor_at_end:.1e}",
         f"{facts.ratio:.2g}",
         f"{facts.drift:.2g}",
     )

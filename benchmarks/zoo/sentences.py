@@ -11,7 +11,7 @@ from zoo.facts import Facts
 
 _COUNTED = re.compile(r"^\w[\w ]*: ([\d,]+) of ([\d,]+) training \w+ can be read")
 _CERTIFIED = re.compile(r"^\w[\w ]*: ([\d,]+) training \w+ can be read")
-_RANK = re.compile(r"spans only (\d+) of (\d+) dimensions")
+_RANK = re.compile(r"(?:spans only|change has rank|change spans) (\d+)")
 _GAP = re.compile(r"largest gap of only ([\d.e+-]+)")
 _MOVED = re.compile(r"features moved by ([\d.e+-]+) of their size in training: (\w+)")
 _HOLDS = re.compile(r"A last layer of p = ([\d,]+) parameters can hold")
@@ -69,6 +69,8 @@ def _of_page(result: Result, facts: Facts) -> list[dict[str, str]]:
 
 def _of_ranks(text: str, facts: Facts) -> Iterator[str]:
     """What is said of the first layer's change. Without its bias the rank may be one less."""
+    if "average" in text:  # of gradients, or of weights: states with a rank of their own
+        return
     rank, gap = _RANK.search(text), _GAP.search(text)
     if rank and facts.rank is None:
         yield f"there is no rank: the largest gap is {facts.gap:.1f}"
@@ -85,6 +87,8 @@ def _of_counts(text: str, facts: Facts) -> Iterator[str]:
         yield f"those of the records moved by {facts.drift:.2f} of their size"
     if moved and moved[2] == "little" and facts.drift > 2 * float(moved[1]):
         yield f"those of the records moved by {facts.drift:.2f} of their size"
+    if "The assumption holds" in text and facts.floor is None:
+        yield f"{facts.n:,} records have as many features as there are weights: they explain any"
     if holds and _number(holds[1]) > 1.05 * facts.p:
         yield f"outputs that repeat each other count once: p = {facts.p:,}"
 
