@@ -197,7 +197,7 @@ def load_observation(path: Path, factory: str | None = None) -> Observation:
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged at {problem}") from problem
     except UsageError as problem:  # the file is at fault, not the request
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged: {problem}") from problem
-    others = {name: file.tensors.get(name) for name in OTHER_TENSORS}
+    others: Any = {name: file.tensors.get(name) for name in OTHER_TENSORS}
     bare = Observation(features, file.tensors["weights"], knowledge, image_shape, start, initial_rows=initial_rows)
     return replace(bare, **others)
 
