@@ -69,7 +69,7 @@ def _of_page(result: Result, facts: Facts) -> list[dict[str, str]]:
 
 def _of_ranks(text: str, facts: Facts) -> Iterator[str]:
     """What is said of the first layer's change. Without its bias the rank may be one less."""
-    if "average" in text:  # of gradients, or of weights: states with a rank of their own
+    if "average" in text or "weight decay" in text:  # other states, or the start taken off in part: another matrix
         return
     rank, gap = _RANK.search(text), _GAP.search(text)
     if rank and facts.rank is None:

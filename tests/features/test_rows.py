@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from exhume.errors import ExhumeError
 from exhume.features import rows as rows_module
-from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, blocks, hold, write_rows
+from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, blocks, hold, raw_bytes, write_rows
 
 P = 700  # two whole chunks of 256 rows and a part of a third
 DIMENSIONS = (1, 3, 17)
@@ -232,3 +232,10 @@ def test_a_write_that_fails_keeps_the_rows_that_were_there(tmp_path: Path) -> No
         write_rows(FailingRows(), tmp_path / "v")
     assert torch.equal(mapped.block(0, 20), DrawnRows(0, 20, 3).block(0, 20))
     assert list(tmp_path.iterdir()) == [tmp_path / "v"]
+
+
+def test_the_bytes_of_a_slice_are_those_of_its_copy() -> None:
+    """The bias of a head with one output is such a slice: one number, with the stride of a row."""
+    values = torch.arange(6.0).reshape(2, 3)
+    for part in (values[:1, 2], values[:, 2], values[:1, 2:], values):
+        assert raw_bytes(part) == part.numpy().tobytes()
