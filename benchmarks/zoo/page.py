@@ -50,8 +50,11 @@ features of the records moved, over their size.
 """
 
 
-def page(rows: Sequence[Row]) -> str:
-    parts = [OPENING.format(budget=rows[0].budget), results_table(rows), SENTENCES, said_table(rows)]
+def page(rows: Sequence[Row], missing: Sequence[str] = ()) -> str:
+    """`missing` are victims without a row."""
+    parts = [OPENING.format(budget=rows[0].budget), results_table(rows)]
+    parts += [f"\nNot measured in this run: {', '.join(missing)}."] if missing else []
+    parts += [SENTENCES, said_table(rows)]
     return "\n".join([*parts, TRUE, facts_table(rows)]) + "\n"
 
 

@@ -49,7 +49,8 @@ def write(folder: Path, docs: Path | None) -> None:
     (folder / "zoo.jsonl").write_text("".join(line_of(row) for row in rows), encoding="utf-8")
     (folder / "zoo.md").write_text("\n\n".join(_tables(rows)) + "\n", encoding="utf-8")
     if docs is not None:
-        docs.write_text(page.page(rows), encoding="utf-8")
+        missing = [name for name in VICTIMS if name not in {row.victim for row in rows}]
+        docs.write_text(page.page(rows, missing), encoding="utf-8")
 
 
 def _tables(rows: Sequence[Row]) -> list[str]:
