@@ -21,14 +21,11 @@ from exhume.auditing.what_if import Defended, check_what_if, defend, published
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.files import SCHEMA
-from exhume.metrics.errors import relative_errors
 from exhume.metrics.floor import floor_of
-from exhume.metrics.pieces import piece_errors, record_errors
 from exhume.observation import Observation
 from exhume.report.content import case_of, describe, gather, gauge_section
 from exhume.report.evidence import Evidence
 from exhume.report.page import write_page
-from exhume.report.pieces import reading_of
 from exhume.report.recipes import check_recipes, recipes_section
 from exhume.report.subject import Artefact, Subject
 from exhume.report.verdict import verdict
@@ -98,7 +95,11 @@ class Audit(Shown):
             "control": self.evidence.control,
             "error": error.get("value"),
             "chance_error": error.get("chance"),
-            **self._relative_errors(),
+            **{
+                key: results[key]["value"] if key in results else None
+                for key in ("median_relative_error", "worst_relative_error")
+            },
+            "directions_only": self.evidence.directions_only,
             "rank": None,
             "layer": None,
             **({} if found is None else found.summary()),
@@ -119,19 +120,6 @@ class Audit(Shown):
 
     def _remark(self) -> str:
         return f"{self.sentence} {self.said['confidence']}"
-
-    def _relative_errors(self) -> dict[str, float | None]:
-        """Distances over the norm of each record; directions only where norms cannot be told. Where pieces were found,
-        the distance that most of a record's pieces keep below."""
-        found, truth = self.subject.found, self.subject.truth
-        if found is None or truth is None or not len(found.candidates):
-            return {"median_relative_error": None, "worst_relative_error": None}
-        reading, only = reading_of(found, self.subject.observation), self.evidence.directions_only
-        if reading is not None:
-            errors = record_errors(piece_errors(reading(truth.inputs), found.candidates, only))
-        else:
-            errors = relative_errors(truth.inputs.double(), found.candidates.double(), only)
-        return {"median_relative_error": float(errors.median()), "worst_relative_error": float(errors.max())}
 
     def content(self, reveal: bool = False) -> dict[str, Any]:
         """What the page is made of. Without `reveal` pictures are blurred before they are stored."""

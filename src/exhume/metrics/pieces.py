@@ -43,6 +43,15 @@ def piece_errors(
     return errors[place].reshape(n, v)
 
 
+def nearest_pieces(pieces: Float[Tensor, "n v c"], others: Float[Tensor, "m v c"]) -> Float[Tensor, "n v"]:
+    """‖piece − other‖ / ‖piece‖ for the closest piece of other records, which may stand for several."""
+    flat, rows = pieces.detach().cpu().double().flatten(0, 1), others.detach().cpu().double().flatten(0, 1)
+    norms = flat.norm(dim=1)
+    norms = norms.clamp_min(max(FAINT * float(norms.median()), torch.finfo(torch.float64).tiny))
+    apart = torch.cat([torch.cdist(part, rows).amin(dim=1) for part in flat.split(1024)])
+    return (apart / norms).reshape(pieces.shape[:2])
+
+
 def record_errors(errors: Float[Tensor, "n v"]) -> Float[Tensor, " n"]:
     """The error below or at which nine tenths of a record's pieces are.
 

@@ -11,6 +11,7 @@ from exhume.experiments.run import Truth
 from exhume.experiments.scoring import matched_pixels
 from exhume.metrics.errors import RECOVERED_DISTANCE, Evaluation, evaluate
 from exhume.metrics.images import PSNR_CAP, ImageScores, chance_image_scores, image_scores
+from exhume.metrics.records import Comparison, compare, of_another
 from exhume.observation import Observation
 from exhume.picture_grid import from_rows
 from exhume.reconstruction import Reconstruction
@@ -39,6 +40,9 @@ class Evidence:
     results: list[dict[str, Any]]
     directions_only: bool
     control: dict[str, Any] | None = None
+    directions: int | None = None
+    """How many records came back up to their norm; None where norms cannot be told anyway."""
+    sign_free: bool = False
 
 
 def with_truth(
@@ -52,43 +56,96 @@ def with_truth(
     features = observation.features
     # the rule of experiments.scoring: such weights cannot tell a row's norm from its coefficient
     directions_only = bool(found.facts.get("directions_only", features.norm_blind))
+    # the units of a layer that was attacked by itself tell signs apart
+    sign_free = features.sign_blind and "layer" not in found.facts
     candidates = found.candidates.to(truth.inputs.dtype)
-    evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
-    matching = evaluation.matching
-    close = matching.matched & (matching.distance < RECOVERED_DISTANCE)
+
+    def held(records: Float[Tensor, "n d"], others: Float[Tensor, "c d"] | None, only: bool) -> Comparison:
+        return compare(records, candidates, others, directions_only=only, sign_free=sign_free)
+
+    against = None if control is None else control.to(candidates.dtype)
+    own = held(truth.inputs, against, directions_only)
+    other = None if against is None else held(against, truth.inputs, directions_only)
+    matching = own.matching
     originals = recoveries = scores = None
     if truth.image_shape is not None:
         originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
         recoveries = matched_pixels(truth, found, matching) if len(candidates) else torch.full_like(originals, 0.5)
         if min(truth.image_shape[1:]) >= SMALLEST_SCORED_SIDE:
             scores = image_scores(originals, recoveries)
-    order = matching.distance.argsort(stable=True)
-    against = None
-    if control is not None:
-        against = evaluate(control.to(candidates.dtype), candidates, directions_only=directions_only)
-    rows = [_sample_row(index, truth, found, evaluation, scores, against) for index in order.tolist()]
+    order = own.errors.argsort(stable=True)
+    rows = [_sample_row(index, truth, found, own, scores, other) for index in order.tolist()]
     pictures = None if originals is None or recoveries is None else Pictures(recoveries[order], originals[order])
-    chance = None if scores is None or originals is None else chance_image_scores(originals)
-    results = _results(evaluation, scores, chance, summary, against)
-    return Evidence(rows, pictures, int(close.sum()), results, directions_only, _control(against))
+    evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
+    chance = _chance(truth, against, originals, scores)
+    results = _results(own, other, evaluation, scores, chance, summary)
+    directions = control_directions = None
+    if not directions_only:
+        directions = int(held(truth.inputs, against, True).recovered.sum())
+        if against is not None:
+            control_directions = int(held(against, truth.inputs, True).recovered.sum())
+    return Evidence(
+        rows, pictures, int(own.recovered.sum()), results, directions_only,
+        _control(other, control_directions), directions, sign_free,
+    )  # fmt: skip
 
 
-def _control(against: Evaluation | None) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class _Chance:
+    """What another record of the kind would score in a candidate's place; None where nobody can say."""
+
+    relative: float | None = None
+    error: float | None = None
+    scores: ImageScores | None = None
+
+
+def _chance(
+    truth: Truth,
+    control: Float[Tensor, "c d"] | None,
+    originals: Float[Tensor, "n c h w"] | None,
+    scores: ImageScores | None,
+) -> _Chance:
+    """Random rows say little of images, which are all alike: there, the error's chance level is another image too."""
+    other = of_another(truth.inputs, control)
+    if other is None:
+        return _Chance()
+    apart = (truth.inputs.double() - other.double()).norm(dim=1)
+    norms = truth.inputs.double().norm(dim=1).clamp_min(torch.finfo(torch.float64).tiny)
+    relative = float((apart / norms).median())
+    if originals is None:
+        return _Chance(relative)
+    error = float(apart.mean()) / truth.inputs.shape[1] ** 0.5
+    return _Chance(relative, error, None if scores is None else chance_image_scores(originals))
+
+
+def _control(against: Comparison | None, directions: int | None) -> dict[str, Any] | None:
     if against is None:
         return None
     return {
-        "samples": against.n,
-        "recovered": round(against.recovered_fraction * against.n),
-        "error": against.error,
-        "closest": float(against.distances.min()),
+        "samples": len(against.errors),
+        "recovered": int(against.recovered.sum()),
+        "directions": directions,
+        "error": float(against.errors.mean()),
+        "closest": float(against.errors.min()),
     }
 
 
+def confidence_of(found: Reconstruction, candidate: int) -> float | None:
+    """How sure unseen weights are of a candidate, from 0 to 1; None where no certificate was written."""
+    known = found.certificate.confidence
+    return known[candidate] if known else None
+
+
 def without_truth(found: Reconstruction, image_shape: tuple[int, int, int] | None) -> Evidence:
-    """Candidates by the size of their coefficient: a large one is well determined by the weights."""
+    """Candidates by how sure unseen weights are of them, then by the size of their coefficient."""
     sizes = found.coefficients.double().norm(dim=1)
-    order = sizes.argsort(descending=True, stable=True)
-    rows = [{"candidate": index, "coefficient": float(sizes[index])} for index in order.tolist()]
+    sure = torch.tensor(found.certificate.confidence or (0.0,) * len(sizes), dtype=torch.float64)
+    largest = sizes.argsort(descending=True, stable=True)
+    order = largest[sure[largest].argsort(descending=True, stable=True)]
+    rows = [
+        {"candidate": index, "coefficient": float(sizes[index]), "confidence": confidence_of(found, index)}
+        for index in order.tolist()
+    ]
     pictures = None
     if image_shape is not None and len(found.candidates) > 0:
         pictures = Pictures(from_rows(found.candidates[order], image_shape), None)
@@ -99,11 +156,11 @@ def _sample_row(
     index: int,
     truth: Truth,
     found: Reconstruction,
-    evaluation: Evaluation,
+    own: Comparison,
     scores: ImageScores | None,
-    against: Evaluation | None,
+    against: Comparison | None,
 ) -> dict[str, Any]:
-    matching = evaluation.matching
+    matching = own.matching
     candidate, distance = int(matching.candidate[index]), float(matching.distance[index])
     matched = candidate >= 0
     name = int(truth.class_index[index])
@@ -111,44 +168,57 @@ def _sample_row(
         "sample": index,
         "class": truth.class_names[name] if 0 <= name < len(truth.class_names) else None,
         "candidate": candidate if matched else None,
+        "confidence": confidence_of(found, candidate) if matched else None,
         "distance": distance,
-        "recovered": matched and distance < RECOVERED_DISTANCE,
+        "recovered": bool(own.recovered[index]),
         "sign_flipped": matched and float(matching.sign[index]) < 0,
         "coefficient": float(found.coefficients[candidate].double().norm()) if matched else None,
         "true_coefficient": None if truth.coefficients is None else abs(float(truth.coefficients[index])),
         "psnr": min(float(scores.psnr[index]), PSNR_CAP) if scores is not None and matched else None,
-        "closer_controls": None if against is None else int((against.distances <= distance).sum()),
+        "nearest_control": None if own.nearest is None else float(own.nearest[index]),
+        "closer_controls": None if against is None else int((against.errors <= distance).sum()),
     }
 
 
 def _results(
+    own: Comparison,
+    against: Comparison | None,
     evaluation: Evaluation,
     scores: ImageScores | None,
-    chance: ImageScores | None,
+    chance: _Chance,
     summary: dict[str, Any],
-    against: Evaluation | None,
 ) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+
     def row(key: str, name: str, value: float | None, chance: float | None, best: float | None, meaning: str) -> None:
-        value = summary.get(key, value)
         if value is not None:
             line = {"key": key, "name": name, "value": value, "chance": chance, "best": best, "meaning": meaning}
             results.append(line | {"control": controls.get(key)})
 
     controls: dict[str, float] = {}
     if against is not None:
-        controls = {key: getattr(against, key) for key in ("recovered_fraction", "error", "signed_error")}
-    results: list[dict[str, Any]] = []
-    sign_free = summary.get("chance_error", evaluation.chance_error)
-    near = f"share of the samples with a candidate closer than {RECOVERED_DISTANCE}"
-    row("recovered_fraction", "Samples recovered", evaluation.recovered_fraction, 0.0, 1.0, near)
-    row("error", "Reconstruction error", evaluation.error, sign_free, 0.0, "mean distance, the better sign counts")
+        controls = {
+            "recovered_fraction": float(against.recovered.double().mean()),
+            "median_relative_error": float(against.errors.median()),
+            "worst_relative_error": float(against.errors.max()),
+        }
+    near = f"share with a candidate closer than {RECOVERED_DISTANCE} of the sample's norm"
+    if own.nearest is not None:
+        near += ", and closer than its nearest control record"
+    alike = "chance: random candidates" if chance.error is None else "chance: another image of the kind"
+    row("recovered_fraction", "Samples recovered", float(own.recovered.double().mean()), None, 1.0, near)
+    errors, relative = own.errors, "distance over the sample's norm, 1 without a candidate; chance: another sample"
+    row("median_relative_error", "Relative error, median", float(errors.median()), chance.relative, 0.0, relative)
+    row("worst_relative_error", "Relative error, worst", float(errors.max()), None, 0.0, relative)
+    error, by_chance = summary.get("error", evaluation.error), summary.get("chance_error", evaluation.chance_error)
     row(
-        "signed_error", "Error with signs", evaluation.signed_error, evaluation.signed_chance_error, 0.0,
-        "mean distance, a wrong sign counts as wrong",
+        "error", "Error ρ", error, by_chance if chance.error is None else chance.error, 0.0,
+        f"mean distance over the root of d, with the better sign; {alike}",
     )  # fmt: skip
-    row("span_residual", "Span residual", None, None, 0.0, "what the candidates leave out of the samples' features")
-    if scores is not None and chance is not None:
-        other = "chance: the score of another training image"
-        row("mean_psnr", "PSNR (dB)", scores.mean_psnr, chance.mean_psnr, None, f"higher is better; {other}")
-        row("mean_ssim", "SSIM", scores.mean_ssim, chance.mean_ssim, 1.0, f"higher is better; {other}")
+    out = "what the candidates leave out of the samples' features"
+    row("span_residual", "Span residual", summary.get("span_residual"), None, 0.0, out)
+    if scores is not None and chance.scores is not None:
+        psnr, ssim = (summary.get(key, getattr(scores, key)) for key in ("mean_psnr", "mean_ssim"))
+        row("mean_psnr", "PSNR (dB)", psnr, chance.scores.mean_psnr, None, f"higher is better; {alike}")
+        row("mean_ssim", "SSIM", ssim, chance.scores.mean_ssim, 1.0, f"higher is better; {alike}")
     return results

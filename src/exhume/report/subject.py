@@ -46,7 +46,9 @@ class Subject:
     truth: Truth | None = None
     control: Float[Tensor, "c d"] | None = None
     samples: int | None = None
-    """n as the owner tells it, where there are no records to count."""
+    """n as the owner tells it."""
+    starts: int = 1
+    """How many attacks of the kind that counts ended like it, each from a start of its own."""
     scores: dict[str, Any] = field(default_factory=dict)
     defences: list[str] | None = None
     layers: list[dict[str, Any]] = field(default_factory=list)
