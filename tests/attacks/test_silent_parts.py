@@ -9,7 +9,7 @@ from exhume.attacks.silent.joint import completed, places
 from exhume.attacks.silent.lone_units import lone_samples
 from exhume.attacks.silent.placing import complement, logistic_step
 from exhume.attacks.silent.seed_search import default_rows, try_seeds
-from exhume.attacks.silent.spectrum import spectrum
+from exhume.attacks.foundation.spectrum import spectrum
 from exhume.layer_states import changed
 from silent_victims import span_of, train
 

@@ -101,7 +101,7 @@ class _Chance:
 
 def _chance(
     truth: Truth,
-    control: Float[Tensor, "c d"] | None,
+    control: Float[Tensor, "m d"] | None,
     originals: Float[Tensor, "n c h w"] | None,
     scores: ImageScores | None,
 ) -> _Chance:

@@ -30,7 +30,7 @@ from exhume.attacks.silent.lone_units import Lone, lone_samples
 from exhume.attacks.silent.samples import Samples, samples_of
 from exhume.attacks.silent.search import Found, nothing_found, search
 from exhume.attacks.silent.span import Span, open_span
-from exhume.attacks.silent.spectrum import Spectrum, spectrum
+from exhume.attacks.foundation.spectrum import Spectrum, spectrum
 from exhume.attacks.silent.whole_inputs import whole_inputs
 from exhume.errors import ExhumeError
 from exhume.held_out import HeldOut
