@@ -104,6 +104,13 @@ class Reconstruction(Shown):
         """How many candidates are called recovered."""
         return sum(value >= 0.5 for value in self.certificate.confidence)
 
+    @property
+    def layers_read(self) -> tuple[str, ...]:
+        """The layers that the attack has read: the name of one, or "head", "first" (layer), "all"."""
+        if "layer" in self.facts:
+            return (str(self.facts["layer"]),)
+        return tuple(self.facts.get("layers_read", ("head",)))
+
     def plot(self, image_shape: tuple[int, int, int] | None = None, columns: int = 10) -> "PictureGrid":
         """The first candidates as pictures, each from its smallest value to its largest.
 

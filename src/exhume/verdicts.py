@@ -19,7 +19,8 @@ the nearest control record. docs/auditing.md says what would make each verdict w
 What the certificate shows stands by itself, so records that do not agree with it are asked about and do not acquit: they
 may be the wrong ones, or prepared otherwise. What nobody could tell stays open: a count of zero is no reason to call an
 attack complete. So "not recovered" rests on nothing that records could supply; n, which it asks for, is what the owner
-tells. `--fail-on` compares severities, so a release gate that stops a model without records stops it with them.
+tells. Control records may take back what counting the records has added, and nothing else. `--fail-on` compares
+severities, so a release gate that stops a model without records stops it with them.
 """
 
 from dataclasses import dataclass

@@ -12,10 +12,21 @@ import torch
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.settings import AttackSettings
-from exhume.auditing.attempts import OUT_OF_TIME, Attempt, Watch, best_of, carry_out, require_room_for_any
+from exhume.auditing.attempts import (
+    OUT_OF_TIME,
+    Attempt,
+    Watch,
+    agreeing_starts,
+    best_of,
+    carry_out,
+    further_starts,
+    require_room_for_any,
+)
 from exhume.auditing.cost import cost_line, cost_of
-from exhume.auditing.plan import AuditPlan, make_plan
+from exhume.auditing.layers import listed
+from exhume.auditing.plan import AuditPlan, make_plan, not_needed
 from exhume.auditing.records import Control
+from exhume.auditing.stronger import stronger
 from exhume.auditing.target import AuditTarget
 from exhume.auditing.what_if import Defended, check_what_if, defend, published
 from exhume.errors import ExhumeError, UsageError
@@ -103,6 +114,7 @@ class Audit(Shown):
             "rank": None,
             "layer": None,
             **({} if found is None else found.summary()),
+            "stronger": self.subject.stronger,
             "what_if": self.subject.what_if,
         }
 
@@ -153,7 +165,11 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     plan = make_plan(target, settings.samples, settings.seed)
     require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = settings.seconds / (2 if settings.what_if else 1)
+    ends = time.monotonic() + share
     attempts = carry_out(target.observation, plan.offers, share, settings.of_attacks, watch)
+    more = further_starts(attempts, settings.samples)
+    if more and time.monotonic() < ends:
+        attempts += carry_out(target.observation, more, ends - time.monotonic(), settings.of_attacks, watch)
     best = best_of(attempts)
     refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
     if best is None and refusals and OUT_OF_TIME not in refusals:
@@ -195,13 +211,31 @@ def _subject(
         truth=truth,
         control=None if control is None else control.inputs,
         samples=settings.samples,
-        layers=[vars(layer) for layer in target.layers],
+        starts=agreeing_starts(attempts, best),
+        layers=listed(target.layers, _layers_read(attempts)),
         notes=list(target.notes),
         attempts=[attempt.line() for attempt in attempts],
-        passed_over=[vars(passed) for passed in plan.passed_over],
+        passed_over=[vars(passed) for passed in (*plan.passed_over, *not_needed(plan, attempts))],
+        stronger=stronger(
+            target,
+            attempts,
+            samples=settings.samples is not None,
+            recipe=bool(settings.recipe),
+            records=truth is not None,
+            control=control is not None,
+        ),
         recipes=recipes_section(check_recipes(settings.recipe), floor, target.drift, zero),
         floor=floor,
     )
+
+
+def _layers_read(attempts: tuple[Attempt, ...]) -> dict[str, list[str]]:
+    """By the method of each attack that ran."""
+    read: dict[str, list[str]] = {}
+    for attempt in attempts:
+        if attempt.attacked is not None:
+            read.setdefault(attempt.offer.method, []).extend(attempt.attacked.reconstruction.layers_read)
+    return read
 
 
 def _floor(observation: Observation, truth: Truth) -> float | None:

@@ -62,8 +62,14 @@ def match(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"], sign_
     return Matching(candidate, sign, distance)
 
 
-def match_by_norm(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"], sign_free: bool) -> Matching:
+def match_by_norm(
+    samples: Float[Tensor, "n d"],
+    candidates: Float[Tensor, "m d"],
+    sign_free: bool,
+    norms: Float[Tensor, " n"] | None = None,
+) -> Matching:
     """The same with each distance over the sample's own norm: the π that minimises Σ_i min(‖x_i − s_i x^_π(i)‖/‖x_i‖, 1).
+    `norms` may be given instead.
 
     A candidate farther than the sample's own norm is worse than none, and counts as none: so a few wild candidates
     cannot tear good pairs apart for the sake of a smaller sum.
@@ -74,9 +80,9 @@ def match_by_norm(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"
     """
     check_rows(samples, candidates)
     x, y = samples.detach().cpu().double(), candidates.detach().cpu().double()
-    norms = x.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-    same = _distances(x, y) / norms
-    opposite = _distances(x, -y) / norms if sign_free else torch.full_like(same, torch.inf)
+    scale = (x.norm(dim=1) if norms is None else norms).clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+    same = _distances(x, y) / scale
+    opposite = _distances(x, -y) / scale if sign_free else torch.full_like(same, torch.inf)
     cost = torch.minimum(same, opposite).clamp_max(UNMATCHED_DISTANCE)
     rows, columns = assign(cost)
     near = cost[rows, columns] < UNMATCHED_DISTANCE

@@ -66,6 +66,7 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "noun": "image" if observation.image_shape is not None else "sample",
         "verdict": verdict(case_of(subject, evidence)),
         "not_tested": not_tested(found, observation, has_truth, subject.defences, subject.attempts),
+        "stronger": subject.stronger,
         "defences": subject.defences,
         "artefact": _artefact(subject),
         "knowledge": knowledge(found, observation),
@@ -119,7 +120,7 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
     return VerdictInput(
         findings,
         candidates=0 if found is None else len(found.candidates),
-        trusted=0 if found is None else found.trusted,
+        trusted=0 if found is None else _trusted(found),
         noun="image" if subject.observation.image_shape is not None else "sample",
         held_out_loss=None if certificate is None else certificate.held_out_loss,
         held_out_rows=0 if certificate is None else certificate.held_out_rows,
@@ -131,6 +132,12 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         start_known=subject.observation.knowledge.initial != "distribution",
         **_held_out(found),
     )
+
+
+def _trusted(found: Reconstruction) -> int:
+    """Files of the first form keep no confidence per candidate; where all is recovered, every one is trusted."""
+    whole = found.outcome is Outcome.RECOVERED and not found.certificate.confidence
+    return len(found.candidates) if whole else found.trusted
 
 
 def _determined(subject: Subject, records: int | None) -> bool:

@@ -67,16 +67,19 @@ def with_truth(
     own = held(truth.inputs, against, directions_only)
     other = None if against is None else held(against, truth.inputs, directions_only)
     matching = own.matching
-    originals = recoveries = scores = None
+    evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
+    originals = recoveries = scores = shown = None
     if truth.image_shape is not None:
         originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
-        recoveries = matched_pixels(truth, found, matching) if len(candidates) else torch.full_like(originals, 0.5)
+        recoveries, paired = (
+            matched_pixels(truth, found, pairs) if len(candidates) else torch.full_like(originals, 0.5)
+            for pairs in (matching, evaluation.matching)
+        )
         if min(truth.image_shape[1:]) >= SMALLEST_SCORED_SIDE:
-            scores = image_scores(originals, recoveries)
+            shown, scores = image_scores(originals, recoveries), image_scores(originals, paired)
     order = own.errors.argsort(stable=True)
-    rows = [_sample_row(index, truth, found, own, scores, other) for index in order.tolist()]
+    rows = [_sample_row(index, truth, found, own, shown, other) for index in order.tolist()]
     pictures = None if originals is None or recoveries is None else Pictures(recoveries[order], originals[order])
-    evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
     chance = _chance(truth, against, originals, scores)
     results = _results(own, other, evaluation, scores, chance, summary)
     directions = control_directions = None

@@ -57,6 +57,8 @@ class Subject:
     """What was run: method, told, why, seed, outcome (None: failed), note, and the numbers."""
     passed_over: list[dict[str, Any]] = field(default_factory=list)
     """What was not run, and why."""
+    stronger: list[str] = field(default_factory=list)
+    """What the owner could have given that would have made it stronger."""
     recipes: dict[str, Any] | None = None
     what_if: list[dict[str, Any]] = field(default_factory=list)
     floor: float | None = None
@@ -72,6 +74,7 @@ def attempt_line(found: Reconstruction, why: str, stopped: bool) -> dict[str, An
         "seed": found.seed,
         "outcome": found.outcome.value.replace("_", " "),
         "note": "; ".join(note for note in notes if note),
+        "layers": list(found.layers_read),
         "candidates": len(found.candidates),
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,
