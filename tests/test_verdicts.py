@@ -99,7 +99,7 @@ def test_control_records_that_come_back_half_as_often_are_told(outcome: Outcome,
         (replace(REFUTED, starts=SEVERAL - 1), Ground.FEW_STARTS),
         (replace(REFUTED, loss=2 * FITTED), Ground.NOT_CONVERGED),
         (replace(REFUTED, loss=None), Ground.NOT_CONVERGED),
-        (replace(REFUTED, outcome=Outcome.NOT_CONVERGED), Ground.NOT_CONVERGED),
+        (replace(REFUTED, outcome=Outcome.NOT_CONVERGED), Ground.UNDECIDED),
         (Findings(None), Ground.NOTHING_RAN),
     ],
 )

@@ -38,8 +38,9 @@ _ADVICE = {
     Outcome.RECOVERED: "The candidates explain weights that were not fitted: treat the training data as exposed.",
     Outcome.PARTIAL: "The candidates explain part of the weights that were not fitted: treat the "
     "confident ones as exposed, and give the attack more time for the others.",
-    Outcome.SPURIOUS: "The candidates explain the weights that were fitted but not those held out: they are not "
-    "the training data; with fewer weights than unknowns this attack cannot decide.",
+    Outcome.SPURIOUS: "The candidates explain the weights that were fitted but not those held out: the attack did not "
+    "find the data as a whole, though single candidates may be right; with few held-out weights, or fewer weights than "
+    "unknowns, it cannot decide.",
     Outcome.NOT_CONVERGED: "The attack did not fit the weights, or not closely enough, or too few are unseen "
     "to tell what of it is right: this is inconclusive, not safe; give it more time or another start.",
 }

@@ -140,7 +140,9 @@ def _what_does_not_follow(gauge: Gauge, whose: str) -> list[str]:
         "Staying below d n does not mean safe: images are not arbitrary, and where a prior or a known subspace leaves "
         "r < d numbers to a sample, about r n parameters are enough."
     )
-    counted = "The count is about the parameters of the last layer over known features; other layers can give away more."
+    counted = (
+        "The count is about the parameters of the last layer over known features; other layers can give away more."
+    )
     if whose != LAST_LAYER:
         counted = "The count takes these parameters together; an attack on one layer has those of that layer alone."
     scope = f"{counted} With k outputs the unknowns are d - 1 + k a sample instead of d."

@@ -16,11 +16,11 @@ the nearest control record. docs/auditing.md says what would make each verdict w
 
     severity(with records) ≥ severity(the same findings without).
 
-What the certificate shows stands by itself, so records that do not agree with it are asked about and do not acquit: they
-may be the wrong ones, or prepared otherwise. What nobody could tell stays open: a count of zero is no reason to call an
-attack complete. So "not recovered" rests on nothing that records could supply; n, which it asks for, is what the owner
-tells. Control records may take back what counting the records has added, and nothing else. `--fail-on` compares
-severities, so a release gate that stops a model without records stops it with them.
+What the certificate shows stands by itself, so records that do not agree with it are asked about and do not acquit:
+they may be the wrong ones, or prepared otherwise. What nobody could tell stays open: a count of zero is no reason to
+call an attack complete. So "not recovered" rests on nothing that records could supply; n, which it asks for, is what
+the owner tells. Control records may take back what counting the records has added, and nothing else. `--fail-on`
+compares severities, so a release gate that stops a model without records stops it with them.
 """
 
 from dataclasses import dataclass
@@ -88,6 +88,7 @@ class Ground(Enum):
     FEW_HELD_OUT = "too few weights were held out"
     FEW_WEIGHTS = "fewer weights than unknowns, or nobody knows"
     FEW_STARTS = "too few starts agree"
+    UNDECIDED = "fitted, and neither confirmed nor refuted"
     NOT_CONVERGED = "no convergence"
     NOTHING_RAN = "no attack could be run"
 
@@ -165,8 +166,10 @@ def _why_open(found: Findings) -> Ground | None:
         return Ground.ASSUMPTION
     if found.stopped:
         return Ground.STOPPED
-    if found.outcome is not Outcome.SPURIOUS or found.loss is None or found.loss > FITTED:
+    if found.loss is None or found.loss > FITTED:
         return Ground.NOT_CONVERGED
+    if found.outcome is not Outcome.SPURIOUS:
+        return Ground.UNDECIDED
     if found.held_out < ENOUGH_HELD_OUT:
         return Ground.FEW_HELD_OUT
     if not found.determined:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import exhume
-from exhume.activations import activation
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.prior.attack import ImagePrior
@@ -17,10 +16,9 @@ from exhume.attacks.silent.attack import SilentUnits
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.errors import ExhumeError
-from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.layer_states import Source, averaged, changed
-from exhume.observation import Initial, Knowledge, Observation
+from exhume.observation import Initial, Observation
 from exhume.reconstruction import Reconstruction
 from exhume.report.knowledge import knowledge, not_tested
 from exhume.report.subject import attempt_line
@@ -222,7 +220,7 @@ def test_a_layer_that_reads_something_else_than_inputs_names_it(shapes_unchecked
 
 def test_layers_count_as_tested_where_an_attack_has_read_them_that_ran() -> None:
     seen = two_layers()
-    attacks = [HeavyBall(iterations=1), SubspaceAttack("first-layer")]
+    attacks: list[AnyMethod] = [HeavyBall(iterations=1), SubspaceAttack("first-layer")]
     lines = [attempt_line(run(seen, method), "", stopped=False) for method in attacks]
     assert "Layers other than the head, and" in not_tested(None, seen, True, None, lines[:1])[1]
     assert not_tested(None, seen, True, None, lines)[1] == "Layers other than the head and the first one."

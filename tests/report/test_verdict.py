@@ -47,9 +47,9 @@ def test_more_candidates_than_records_that_unseen_weights_confirm_are_told() -> 
 @pytest.mark.parametrize(
     ("findings", "start"),
     [
-        (Findings(Outcome.RECOVERED), "Recovered: 5 training images can be read from the weights, as weights that were"),
+        (Findings(Outcome.RECOVERED), "Recovered: 5 training images can be read from the weights, as weights that"),
         (Findings(Outcome.PARTIAL), "Partly recovered: 5 training images can be read from the weights, as weights"),
-        (REFUTED, "Not recovered by these attacks: they did not find the training data in these weights, from 3 starts."),
+        (REFUTED, "Not recovered by these attacks: they did not find the training data in these weights, from 3"),
         (Findings(Outcome.NOT_CONVERGED, held_out=300), f"Inconclusive: {OPEN}. The attack did not converge."),
         (Findings(None), f"Inconclusive: {OPEN}. No attack could be run"),
     ],

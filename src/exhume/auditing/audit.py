@@ -111,6 +111,7 @@ class Audit(Shown):
                 for key in ("median_relative_error", "worst_relative_error")
             },
             "directions_only": self.evidence.directions_only,
+            "directions": self.evidence.directions,
             "rank": None,
             "layer": None,
             **({} if found is None else found.summary()),
@@ -214,7 +215,7 @@ def _subject(
         starts=agreeing_starts(attempts, best),
         layers=listed(target.layers, _layers_read(attempts)),
         notes=list(target.notes),
-        attempts=[attempt.line() for attempt in attempts],
+        attempts=[_named(attempt.line(), target) for attempt in attempts],
         passed_over=[vars(passed) for passed in (*plan.passed_over, *not_needed(plan, attempts))],
         stronger=stronger(
             target,
@@ -227,6 +228,12 @@ def _subject(
         recipes=recipes_section(check_recipes(settings.recipe), floor, target.drift, zero),
         floor=floor,
     )
+
+
+def _named(line: dict[str, Any], target: AuditTarget) -> dict[str, Any]:
+    """The line of an attack with the name of the first layer for its place."""
+    first = next((fact.name for fact in target.layers if fact.place == "first"), "first")
+    return line | {"layers": [first if layer == "first" else layer for layer in line["layers"]]}
 
 
 def _layers_read(attempts: tuple[Attempt, ...]) -> dict[str, list[str]]:

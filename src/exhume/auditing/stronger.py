@@ -25,8 +25,8 @@ def stronger(
         )
     elif target.drift is None and not target.observation.layers and target.observation.features.is_network:
         lines.append(
-            "The state of all layers before training (--initial FILE): that of the head alone was known, and the layers "
-            "before it give away more."
+            "The state of all layers before training (--initial FILE): that of the head alone was known, and the "
+            "layers before it give away more."
         )
     if not recipe:
         lines.append("The recipe (--recipe): how the model was trained says whether these attacks can judge it at all.")

@@ -18,7 +18,10 @@ MOST_BLOCKS = 40
 class GaugeRequest(Request):
     command: ClassVar[str] = "gauge"
 
-    weights: Annotated[Path | None, Option("safetensors, of which the header is read, or a PyTorch state dict or checkpoint.", argument=True)] = None
+    weights: Annotated[
+        Path | None,
+        Option("safetensors, of which the header is read, or a PyTorch state dict or checkpoint.", argument=True),
+    ] = None
     params: Annotated[int | None, Option("p, the number of trained parameters.")] = None
     dim: Annotated[int | None, Option("d, the numbers in one training sample.")] = None
     samples: Annotated[int | None, Option("n, the number of training samples, if known.")] = None
@@ -68,7 +71,7 @@ class _Counted:
 
 
 def _from_file(weights: Path, asked: _Counted, head: str | None) -> _Counted:
-    """p from a weights file; p, d and the told n from an observation of exhume's own. What was asked for comes first."""
+    """p from a weights file; p, d and the told n from an observation of exhume's own. What was asked for is first."""
     from exhume.layer_kinds import stored_layers
 
     header = _header(weights)

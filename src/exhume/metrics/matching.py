@@ -68,7 +68,7 @@ def match_by_norm(
     sign_free: bool,
     norms: Float[Tensor, " n"] | None = None,
 ) -> Matching:
-    """The same with each distance over the sample's own norm: the π that minimises Σ_i min(‖x_i − s_i x^_π(i)‖/‖x_i‖, 1).
+    """The same with distances over the sample's own norm: the π that minimises Σ_i min(‖x_i − s_i x^_π(i)‖ / ‖x_i‖, 1).
     `norms` may be given instead.
 
     A candidate farther than the sample's own norm is worse than none, and counts as none: so a few wild candidates

@@ -6,8 +6,8 @@ A record x is *recovered* by the candidate x̂ that was matched with it, one to 
 
 The first is about the record's own norm, because the rows of one table differ in norm by a hundred. The second is what
 somebody could say who has never seen the weights: records of a kind are alike, faces and scans above all, and another
-one of them is no recovery. Control records are counted in the same way, with the training records as the others, so
-that near-copies of a training record do not come back with it.
+one of them is no recovery. A control record counts as recovered by the first rule, and where the candidate is closer to
+it than to every training record: near-copies of a training record do not come back with it.
 
 Signs are free only where the weights cannot tell them, norms likewise (`directions_only`).
 """
@@ -24,7 +24,7 @@ from exhume.metrics.matching import Matching, match_by_norm, to_norm
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """`matching.distance` is ‖x − x̂‖ / ‖x‖, at most 1. `nearest`: the same for the closest of the other records."""
+    """`matching.distance` is ‖x − x̂‖ / ‖x‖, at most 1. `nearest` is what it has to beat, over the same norm."""
 
     matching: Matching
     nearest: Float[Tensor, " n"] | None = None
@@ -43,10 +43,12 @@ def compare(
     candidates: Float[Tensor, "m d"],
     others: Float[Tensor, "c d"] | None = None,
     *,
+    of_control: bool = False,
     directions_only: bool = False,
     sign_free: bool = False,
 ) -> Comparison:
-    """
+    """`others` are control records, or, of control records, those that were trained on.
+
     >>> x = torch.tensor([[3.0, 4.0], [30.0, 40.0]])
     >>> found = compare(x, torch.tensor([[3.0, 4.4], [30.0, 40.4]]), others=torch.tensor([[30.1, 40.1]]))
     >>> found.recovered.tolist(), compare(x, 2 * x, directions_only=True).recovered.tolist()
@@ -61,7 +63,10 @@ def compare(
     if rows is None:
         return Comparison(matching)
     norms = x.norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
-    return Comparison(matching, torch.cdist(x, rows).amin(dim=1) / norms)
+    around = x
+    if of_control and len(found):
+        around = found[matching.candidate.clamp_min(0)] * matching.sign.to(found)[:, None]
+    return Comparison(matching, torch.cdist(around, rows).amin(dim=1) / norms)
 
 
 def recovered(errors: Float[Tensor, " n"], nearest: Float[Tensor, " n"] | None) -> Bool[Tensor, " n"]:

@@ -80,6 +80,8 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "compared": None if reading is None else compared(reading),
         "control": evidence.control,
         "directions_only": evidence.directions_only,
+        "directions": evidence.directions,
+        "sign_free": evidence.sign_free,
         "rows": evidence.rows[:MOST_ROWS],
         "rows_left_off": max(0, len(evidence.rows) - MOST_ROWS),
         **_pictures(evidence, reveal),
@@ -297,7 +299,7 @@ def _layer(found: Reconstruction) -> dict[str, Any] | None:
 def _converged(found: Reconstruction) -> bool | None:
     """Whether the attack fitted the weights that it used; None where a partial outcome leaves that open."""
     if found.outcome is not Outcome.PARTIAL:
-        return found.outcome is Outcome.RECOVERED or (found.outcome is Outcome.SPURIOUS and found.loss <= FITTED)
+        return found.outcome is Outcome.RECOVERED or found.loss <= FITTED
     tolerance = found.settings.get("tolerance")
     return None if tolerance is None else found.loss <= tolerance
 

@@ -11,6 +11,7 @@ from exhume.experiments.run import Truth
 from exhume.experiments.scoring import matched_pixels
 from exhume.metrics.errors import RECOVERED_DISTANCE, Evaluation, evaluate
 from exhume.metrics.images import PSNR_CAP, ImageScores, chance_image_scores, image_scores
+from exhume.metrics.matching import Matching
 from exhume.metrics.records import Comparison, compare, of_another
 from exhume.observation import Observation
 from exhume.picture_grid import from_rows
@@ -19,7 +20,7 @@ from exhume.reconstruction import Reconstruction
 SMALLEST_SCORED_SIDE = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pictures:
     """Pictures in the order of `rows`; `truth` is None where there is nothing to compare with."""
 
@@ -27,7 +28,7 @@ class Pictures:
     truth: Float[Tensor, "n c h w"] | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """`rows` is the table, the most exposed first. `recovered` and `results` say how it compares with chance.
 
@@ -60,37 +61,51 @@ def with_truth(
     sign_free = features.sign_blind and "layer" not in found.facts
     candidates = found.candidates.to(truth.inputs.dtype)
 
-    def held(records: Float[Tensor, "n d"], others: Float[Tensor, "c d"] | None, only: bool) -> Comparison:
-        return compare(records, candidates, others, directions_only=only, sign_free=sign_free)
+    def held(only: bool) -> Comparison:
+        return compare(truth.inputs, candidates, against, directions_only=only, sign_free=sign_free)
+
+    def held_control(only: bool) -> Comparison | None:
+        if against is None:
+            return None
+        others = truth.inputs
+        return compare(against, candidates, others, of_control=True, directions_only=only, sign_free=sign_free)
 
     against = None if control is None else control.to(candidates.dtype)
-    own = held(truth.inputs, against, directions_only)
-    other = None if against is None else held(against, truth.inputs, directions_only)
-    matching = own.matching
+    own, other = held(directions_only), held_control(directions_only)
+    ways, other_ways = (None, None) if directions_only else (held(True), held_control(True))
+    # pictures have the norm of their sample: they show directions, and so do rows where more of those came back
+    turned = ways is not None and int(ways.recovered.sum()) > int(own.recovered.sum())
+    shown = ways if ways is not None and turned else own
     evaluation = evaluate(truth.inputs, candidates, directions_only=directions_only)
-    originals = recoveries = scores = shown = None
+    originals = recoveries = scores = seen = None
     if truth.image_shape is not None:
         originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
         recoveries, paired = (
             matched_pixels(truth, found, pairs) if len(candidates) else torch.full_like(originals, 0.5)
-            for pairs in (matching, evaluation.matching)
+            for pairs in (shown.matching, evaluation.matching)
         )
         if min(truth.image_shape[1:]) >= SMALLEST_SCORED_SIDE:
-            shown, scores = image_scores(originals, recoveries), image_scores(originals, paired)
-    order = own.errors.argsort(stable=True)
-    rows = [_sample_row(index, truth, found, own, shown, other) for index in order.tolist()]
+            seen, scores = image_scores(originals, recoveries), image_scores(originals, paired)
+    order = shown.errors.argsort(stable=True)
+    rows = [
+        _sample_row(index, truth, found, own, shown.matching, seen)
+        | {"direction": None if ways is None else float(ways.errors[index])}
+        for index in order.tolist()
+    ]
     pictures = None if originals is None or recoveries is None else Pictures(recoveries[order], originals[order])
-    chance = _chance(truth, against, originals, scores)
-    results = _results(own, other, evaluation, scores, chance, summary)
-    directions = control_directions = None
-    if not directions_only:
-        directions = int(held(truth.inputs, against, True).recovered.sum())
-        if against is not None:
-            control_directions = int(held(against, truth.inputs, True).recovered.sum())
+    results = _results(
+        (own, ways), (other, other_ways), evaluation, scores, _chance(truth, against, originals, scores), summary
+    )
     return Evidence(
-        rows, pictures, int(own.recovered.sum()), results, directions_only,
-        _control(other, control_directions), directions, sign_free,
-    )  # fmt: skip
+        rows=rows,
+        pictures=pictures,
+        recovered=int(own.recovered.sum()),
+        results=results,
+        directions_only=directions_only,
+        control=_control(other, other_ways),
+        directions=None if ways is None else int(ways.recovered.sum()),
+        sign_free=sign_free,
+    )
 
 
 @dataclass(frozen=True)
@@ -121,13 +136,13 @@ def _chance(
     return _Chance(relative, error, None if scores is None else chance_image_scores(originals))
 
 
-def _control(against: Comparison | None, directions: int | None) -> dict[str, Any] | None:
+def _control(against: Comparison | None, ways: Comparison | None) -> dict[str, Any] | None:
     if against is None:
         return None
     return {
         "samples": len(against.errors),
         "recovered": int(against.recovered.sum()),
-        "directions": directions,
+        "directions": None if ways is None else int(ways.recovered.sum()),
         "error": float(against.errors.mean()),
         "closest": float(against.errors.min()),
     }
@@ -160,11 +175,11 @@ def _sample_row(
     truth: Truth,
     found: Reconstruction,
     own: Comparison,
+    matching: Matching,
     scores: ImageScores | None,
-    against: Comparison | None,
 ) -> dict[str, Any]:
-    matching = own.matching
-    candidate, distance = int(matching.candidate[index]), float(matching.distance[index])
+    """`matching` says which candidate is shown beside the sample."""
+    candidate, distance = int(matching.candidate[index]), float(own.errors[index])
     matched = candidate >= 0
     name = int(truth.class_index[index])
     return {
@@ -179,19 +194,20 @@ def _sample_row(
         "true_coefficient": None if truth.coefficients is None else abs(float(truth.coefficients[index])),
         "psnr": min(float(scores.psnr[index]), PSNR_CAP) if scores is not None and matched else None,
         "nearest_control": None if own.nearest is None else float(own.nearest[index]),
-        "closer_controls": None if against is None else int((against.errors <= distance).sum()),
     }
 
 
 def _results(
-    own: Comparison,
-    against: Comparison | None,
+    held: tuple[Comparison, Comparison | None],
+    of_control: tuple[Comparison | None, Comparison | None],
     evaluation: Evaluation,
     scores: ImageScores | None,
     chance: _Chance,
     summary: dict[str, Any],
 ) -> list[dict[str, Any]]:
+    """`held` and `of_control`: each as it is, and by directions alone."""
     results: list[dict[str, Any]] = []
+    (own, ways), (against, against_ways) = held, of_control
 
     def row(key: str, name: str, value: float | None, chance: float | None, best: float | None, meaning: str) -> None:
         if value is not None:
@@ -205,17 +221,22 @@ def _results(
             "median_relative_error": float(against.errors.median()),
             "worst_relative_error": float(against.errors.max()),
         }
+    if against_ways is not None:
+        controls["directions_fraction"] = float(against_ways.recovered.double().mean())
     near = f"share with a candidate closer than {RECOVERED_DISTANCE} of the sample's norm"
     if own.nearest is not None:
         near += ", and closer than its nearest control record"
     alike = "chance: random candidates" if chance.error is None else "chance: another image of the kind"
     row("recovered_fraction", "Samples recovered", float(own.recovered.double().mean()), None, 1.0, near)
+    if ways is not None:
+        turned = "the same with candidates brought to the sample's norm"
+        row("directions_fraction", "Directions recovered", float(ways.recovered.double().mean()), None, 1.0, turned)
     errors, relative = own.errors, "distance over the sample's norm, 1 without a candidate; chance: another sample"
     row("median_relative_error", "Relative error, median", float(errors.median()), chance.relative, 0.0, relative)
     row("worst_relative_error", "Relative error, worst", float(errors.max()), None, 0.0, relative)
     error, by_chance = summary.get("error", evaluation.error), summary.get("chance_error", evaluation.chance_error)
     row(
-        "error", "Error ρ", error, by_chance if chance.error is None else chance.error, 0.0,
+        "error", "Reconstruction error", error, by_chance if chance.error is None else chance.error, 0.0,
         f"mean distance over the root of d, with the better sign; {alike}",
     )  # fmt: skip
     out = "what the candidates leave out of the samples' features"

@@ -39,7 +39,7 @@ def with_pieces(
         against = _Against(far, recovered(far, record_errors(nearest_pieces(others, pieces))))
     close = recovered(whole, nearest)
     order = whole.argsort(stable=True).tolist()
-    rows = [_row(index, truth, float(whole[index]), bool(close[index]), nearest, against) for index in order]
+    rows = [_row(index, truth, float(whole[index]), bool(close[index]), nearest) for index in order]
     results = _results(errors, close, reading, against)
     return Evidence(rows, None, int(close.sum()), results, directions_only, _control(against))
 
@@ -63,9 +63,7 @@ def compared(reading: Reading) -> str:
     )
 
 
-def _row(
-    index: int, truth: Truth, error: float, close: bool, nearest: Float[Tensor, " n"] | None, against: _Against | None
-) -> dict[str, Any]:
+def _row(index: int, truth: Truth, error: float, close: bool, nearest: Float[Tensor, " n"] | None) -> dict[str, Any]:
     name = int(truth.class_index[index])
     return {
         "sample": index,
@@ -79,7 +77,6 @@ def _row(
         "true_coefficient": None,
         "psnr": None,
         "nearest_control": None if nearest is None else float(nearest[index]),
-        "closer_controls": None if against is None else int((against.errors <= error).sum()),
     }
 
 

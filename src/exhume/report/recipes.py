@@ -54,9 +54,10 @@ def recipes_section(told: Collection[str], floor: float | None, drift: float | N
     """`told` is how the owner says the model was trained; `zero`: its head started at zero."""
     measured = []
     if floor is not None:
+        holds = "does not hold for these records" if floor > OUTSIDE else "holds"
         measured.append(
-            f"Measured with the training records: a share of {plain(floor)} of the attacked weights lies outside of "
-            f"the span of their features. The assumption {'does not hold for these records' if floor > OUTSIDE else 'holds'}."
+            f"Measured with the training records: a share of {plain(floor)} of the head's weights lies outside of "
+            f"the span of their features. The assumption {holds}."
         )
     if drift is not None:
         far = "far: expect candidates that are only nearly right" if drift > DRIFTED else "little"

@@ -26,9 +26,9 @@ class Artefact:
     training_versions: dict[str, str] | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Subject:
-    """Everything that a page is made of. Lists of dictionaries go to the page as they are.
+    """Everything that a page is made of, and so too much to print. Lists of dictionaries go to the page as they are.
 
     `found` is the result that counts, None where no attack could be run. `control` are rows of the same kind that were
     not trained on. `scores` are those that an evaluation has left. `floor` is the loss of the true records.

@@ -51,6 +51,7 @@ def verdict(case: VerdictInput) -> dict[str, str]:
     }
 
 
+UNCONFIRMED = (Ground.NOT_CONVERGED, Ground.UNDECIDED, Ground.UNCHECKED)
 OPEN = "whether training data can be read from these weights is not settled"
 
 
@@ -94,7 +95,7 @@ def _rest(case: VerdictInput, decision: Decision) -> str:
 def _open(case: VerdictInput, ground: Ground) -> str:
     """Why a question stays open."""
     found = case.findings
-    if case.pictures and ground in (Ground.NOT_CONVERGED, Ground.UNCHECKED):
+    if case.pictures and ground in UNCONFIRMED:
         one = case.pictures == 1
         return (
             f"{case.pictures:,} picture{'' if one else 's'} came out of the weights, told apart by "
@@ -106,7 +107,7 @@ def _open(case: VerdictInput, ground: Ground) -> str:
         case Ground.ASSUMPTION:
             return _assumption(case)
         case Ground.STOPPED:
-            return "The attack was stopped before its end."
+            return f"The attack was stopped before its end.{_no_start(case)}"
         case Ground.UNCHECKED:
             return "Nothing was held out, so nothing confirms what the attack found."
         case Ground.FEW_HELD_OUT:
@@ -117,6 +118,8 @@ def _open(case: VerdictInput, ground: Ground) -> str:
             return f"{did_not}, from {found.starts:,} start{'' if found.starts == 1 else 's'} alone."
         case Ground.NOTHING_RAN:
             return "No attack could be run on these weights."
+        case Ground.UNDECIDED:
+            return f"{_capital(_kept(case))} neither confirm nor refute what the attack found.{_no_start(case)}"
         case _:
             return f"The attack did not converge.{_no_start(case)}"
 
@@ -194,7 +197,7 @@ def _confidence(case: VerdictInput, decision: Decision) -> str:
         came = _came_back(case.findings)[1]
         control = f" Of {case.findings.control_samples:,} control records that were not trained on, {came:,} came back."
     match decision.verdict, decision.ground:
-        case Verdict.INCONCLUSIVE, Ground.NOT_CONVERGED | Ground.UNCHECKED if case.pictures:
+        case Verdict.INCONCLUSIVE, ground if case.pictures and ground in UNCONFIRMED:
             level = "Low: nothing but their looks speaks for these pictures."
         case Verdict.INCONCLUSIVE, _:
             level = "Low: an attack that fails says little of a better one."

@@ -22,7 +22,7 @@ from torch import Tensor
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_head
 from exhume.attacks.foundation.hyperparameters import Hyperparameter
-from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.judgement import Case, Facts, Resources
 from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import Outline, Source
 from exhume.attacks.foundation.parametrisation import Subspace
@@ -213,7 +213,7 @@ class _Opening:
     def _staged(self, note: str, rank: int | None, used: Given, *cases: RidgeCase) -> StagedCase:
         """`used`: what besides the head was made use of."""
         problem = StagedProblem(cases, optional=self.method.source != "moments")
-        facts = {"subspace": note, "subspace_rank": rank}
+        facts: Facts = {"subspace": note, "subspace_rank": rank}
         if self.method.source == "first-layer" and rank is not None:
             facts["layers_read"] = ["first", "head"]
         return StagedCase(problem, facts, of_the_head(self.observation) | used)

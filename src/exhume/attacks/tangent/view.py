@@ -11,7 +11,6 @@ is looked at as a function of coordinates there.
 
 from dataclasses import dataclass, replace
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
