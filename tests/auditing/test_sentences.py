@@ -32,7 +32,7 @@ SECONDS = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    model: nn.Module
+    model: nn.Sequential
     before: dict[str, Tensor]
     rows: Tensor
     others: Tensor

@@ -166,11 +166,7 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     plan = make_plan(target, settings.samples, settings.seed)
     require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = settings.seconds / (2 if settings.what_if else 1)
-    ends = time.monotonic() + share
-    attempts = carry_out(target.observation, plan.offers, share, settings.of_attacks, watch)
-    more = further_starts(attempts, settings.samples)
-    if more and time.monotonic() < ends:
-        attempts += carry_out(target.observation, more, ends - time.monotonic(), settings.of_attacks, watch)
+    attempts = _attacked(target.observation, plan.offers, share, settings, watch)
     best = best_of(attempts)
     refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
     if best is None and refusals and OUT_OF_TIME not in refusals:
@@ -182,6 +178,23 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
         lines = _what_if(question, settings, best.offer, subject, evidence, deadline, watch)
         subject = replace(subject, what_if=lines)
     return Audit(subject, evidence, verdict(case_of(subject, evidence)), interrupted)
+
+
+def _attacked(
+    observation: Observation,
+    offers: tuple[PlannedAttack, ...],
+    seconds: float,
+    settings: AuditSettings,
+    watch: Watch | None,
+) -> tuple[Attempt, ...]:
+    """The plan, and then further starts of an attack that was refuted, as long as there is time."""
+    ends = time.monotonic() + seconds
+    attempts = carry_out(observation, offers, seconds, settings.of_attacks, watch)
+    more = further_starts(attempts, settings.samples)
+    left = ends - time.monotonic()
+    return (
+        attempts if not more or left <= 0 else attempts + carry_out(observation, more, left, settings.of_attacks, watch)
+    )
 
 
 def _check_records(question: Question) -> None:
@@ -269,7 +282,7 @@ def _what_if(
         try:
             defended = defend(name, target, truth, settings.seed)
             again = _same_attacks(defended.target, offer)
-            attempts = carry_out(defended.observation, again, left, settings.of_attacks, watch)
+            attempts = _attacked(defended.observation, again, left, settings, watch)
             lines.append(_reaudited(question, settings, defended, attempts))
         except ExhumeError as problem:
             empty = dict.fromkeys(("recovered", "samples", "error", "held_out_loss", "verdict"))

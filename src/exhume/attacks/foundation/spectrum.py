@@ -7,10 +7,10 @@ rounding either.
 
 The rank is the last place where neighbouring singular values differ by a factor and what comes after is flat, as
 rounding is; values below the rounding that the format must have left are raised to it. The last values of any noise
-fall off by themselves, and those of rounding do where units changed in few columns: what comes after has to be a quarter
-of all values that may be noise. These are the ones as small as rounding, or all where it is larger (noise, Adam). A
-sample whose trace is below the rounding is not in the rank. With weight decay, L = W̃(T) − c W̃(0), and c is found with
-the span, in turns: outside the span the published layer is c times the start.
+fall off by themselves, and those of rounding do where units changed in few columns: what comes after has to be a
+quarter of all values that may be noise. These are the ones as small as rounding, or all where it is larger (noise,
+Adam). A sample whose trace is below the rounding is not in the rank. With weight decay, L = W̃(T) − c W̃(0), and c is
+found with the span, in turns: outside the span the published layer is c times the start.
 """
 
 import math
