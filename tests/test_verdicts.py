@@ -29,7 +29,7 @@ WITHOUT_RECORDS = st.fixed_dictionaries(
         "stopped": st.booleans(),
         "broken": st.sampled_from([(), ("Adam",)]),
         "loss": SHARES,
-        "determined": st.booleans(),
+        "determined": st.none() | st.booleans(),
         "starts": st.integers(1, 5),
     }
 )
@@ -96,6 +96,7 @@ def test_control_records_that_come_back_half_as_often_are_told(outcome: Outcome,
         (replace(REFUTED, floor=2 * OUTSIDE, samples=5, recovered=0), Ground.ASSUMPTION),
         (replace(REFUTED, stopped=True), Ground.STOPPED),
         (replace(REFUTED, determined=False), Ground.FEW_WEIGHTS),
+        (replace(REFUTED, determined=None), Ground.FEW_WEIGHTS),
         (replace(REFUTED, starts=SEVERAL - 1), Ground.FEW_STARTS),
         (replace(REFUTED, loss=2 * FITTED), Ground.NOT_CONVERGED),
         (replace(REFUTED, loss=None), Ground.NOT_CONVERGED),

@@ -106,8 +106,8 @@ class Findings:
     broken: tuple[str, ...] = ()
     """What breaks the assumption that the weights are combinations of the features, as the owner tells it."""
     loss: float | None = None
-    determined: bool = False
-    """Whether the owner tells n, and p >= dn."""
+    determined: bool | None = None
+    """Whether p >= dn for the n that the owner tells; None where it was not told."""
     starts: int = 1
     """How many attacks of the same kind ended like this one, each from a start of its own."""
     floor: float | None = None

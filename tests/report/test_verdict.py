@@ -18,7 +18,7 @@ ALL = [
     for stopped in (False, True)
     for broken in ((), ("Adam",))
     for held_out in (0, 7, 300)
-    for determined in (False, True)
+    for determined in (None, False, True)
 ]  # fmt: skip
 
 
@@ -70,6 +70,11 @@ def test_a_refutation_by_a_handful_of_weights_is_none(held_out: int) -> None:
     said = _said(replace(REFUTED, held_out=held_out))["sentence"]
     assert said.startswith("Inconclusive")
     assert f"{held_out} weights are too few" in said
+
+
+def test_weights_that_are_too_few_are_told_from_an_n_that_nobody_told() -> None:
+    assert "p < dn" in _said(replace(REFUTED, determined=False))["sentence"]
+    assert "n was not told (--samples)" in _said(replace(REFUTED, determined=None))["sentence"]
 
 
 @pytest.mark.parametrize("findings", [REFUTED, replace(REFUTED, samples=8, recovered=0, directions=0)])

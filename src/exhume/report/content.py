@@ -142,10 +142,10 @@ def _trusted(found: Reconstruction) -> int:
     return len(found.candidates) if whole else found.trusted
 
 
-def _determined(subject: Subject, records: int | None) -> bool:
+def _determined(subject: Subject, records: int | None) -> bool | None:
     """Whether p >= dn, for the n that the owner tells; records can only make it more."""
     if subject.samples is None:
-        return False
+        return None
     return subject.observation.p >= subject.observation.d * max(subject.samples, records or 0)
 
 

@@ -113,7 +113,9 @@ def _open(case: VerdictInput, ground: Ground) -> str:
         case Ground.FEW_HELD_OUT:
             return f"{did_not}, and {found.held_out:,} {case.held_out} are too few to judge what it found."
         case Ground.FEW_WEIGHTS:
-            return f"{did_not}; that there are more weights than unknowns (p >= dn) is not known (--samples)."
+            if found.determined is None:
+                return f"{did_not}. n was not told (--samples), so nobody knows whether it could have (p >= dn)."
+            return f"{did_not}; there are fewer weights than unknowns (p < dn)."
         case Ground.FEW_STARTS:
             return f"{did_not}, from {found.starts:,} start{'' if found.starts == 1 else 's'} alone."
         case Ground.NOTHING_RAN:
