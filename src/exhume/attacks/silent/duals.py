@@ -68,7 +68,9 @@ def annealed_duals(
     """
     single = span.to(torch.float32)
     steps = math.ceil(math.log(1e-6 / widest) / math.log(NARROWS))
-    inside = decided(span, points) @ basis
+    # logistic regression has a scale of its own: at a median preactivation of 3 most units are decided
+    size = (points @ span.ends[-1].T).abs().median(dim=1, keepdim=True).values
+    inside = 3 * (points / size.clamp_min(torch.finfo(points.dtype).tiny)) @ basis
     ends = tuple(end @ basis for end in span.ends)
     single_ends = tuple(end.float() for end in ends)
     width = widest
@@ -87,12 +89,6 @@ def annealed_duals(
         elif bool((spike > width).all()):
             break
     return Annealed(duals.to(span.rows), span.facing((inside @ basis.T.to(inside)).to(span.rows)))
-
-
-def decided(span: Span, points: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
-    """At the scale of logistic regression: with a median preactivation of 3 most units are decided."""
-    size = (points @ span.ends[-1].T).abs().median(dim=1, keepdim=True).values
-    return 3 * (points / size.clamp_min(torch.finfo(points.dtype).tiny))
 
 
 def zero_odds(span: Span, points: Float[Tensor, "m r"]) -> Float[Tensor, "m u"]:
