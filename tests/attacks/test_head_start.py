@@ -12,10 +12,10 @@ from torch import Tensor, nn
 import exhume
 from exhume import seeds
 from exhume.attacks.foundation.judgement import Resources
+from exhume.attacks.foundation.spectrum import spectrum
 from exhume.attacks.silent.head_start import HeadStart
 from exhume.attacks.silent.search import nothing_found, with_places
 from exhume.attacks.silent.span import Span, open_span
-from exhume.attacks.silent.spectrum import spectrum
 from exhume.metrics.errors import relative_errors
 from exhume.observation import Observation
 
