@@ -234,8 +234,7 @@ def test_a_write_that_fails_keeps_the_rows_that_were_there(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [tmp_path / "v"]
 
 
-def test_the_bytes_of_a_slice_are_those_of_its_copy() -> None:
-    """The bias of a head with one output is such a slice: one number, with the stride of a row."""
-    values = torch.arange(6.0).reshape(2, 3)
-    for part in (values[:1, 2], values[:, 2], values[:1, 2:], values):
-        assert raw_bytes(part) == part.numpy().tobytes()
+def test_bytes_of_one_number_that_was_cut_out_of_a_matrix() -> None:
+    cut = torch.ones(1, 151)[:, 150]
+    assert cut.stride() == (151,)
+    assert raw_bytes(cut) == raw_bytes(torch.ones(1))

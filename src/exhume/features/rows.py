@@ -189,8 +189,9 @@ def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = to
 
 
 def raw_bytes(values: Tensor) -> bytes:
-    # copied, because a single number counts as contiguous whatever its stride; numpy has no bfloat16
-    return values.cpu().clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().tobytes()
+    # cloned, because one number that was cut out of a matrix keeps its stride; numpy has no bfloat16
+    flat = values.cpu().flatten().clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).numpy().tobytes()
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:
