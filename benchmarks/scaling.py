@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -67,6 +66,7 @@ class CountingRanks(Ranks):
 
     def __init__(self, ranks: Ranks) -> None:
         super().__init__(ranks.rank, ranks.size, ranks.beside, ranks.store)
+        self.sizes: list[int]
         object.__setattr__(self, "sizes", [])
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
@@ -138,9 +138,10 @@ def attack(n: int) -> Attack:
     began = time.process_time()
     done = run_attack(observation, SplitNewton())
     cpu = time.process_time() - began
-    sweeps, before = Counter[int](), 0.0
+    sweeps, before = dict[int, float](), 0.0
     for line in done.trace:
-        sweeps[int(line["candidates"])] += (line["passes"] - before) * config.params
+        m = int(line["candidates"])
+        sweeps[m] = sweeps.get(m, 0.0) + (line["passes"] - before) * config.params
         before = line["passes"]
     found = done.reconstruction
     error = reconstruction_error(data.inputs, found.candidates)
