@@ -27,7 +27,7 @@ from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.features.rows import hold
 from exhume.metrics.errors import reconstruction_error
-from exhume.networks.resnet import ResNet
+from exhume_papers.networks.resnet import ResNet
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.losses import LossName

@@ -18,9 +18,9 @@ from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.attempts import carry_out
 from exhume.experiments.attack_request import AttackRequest
 from exhume.experiments.attacking import attack_run
-from exhume.experiments.comparing import compare_attacks
 from exhume.experiments.run import RunFolder
 from exhume.reconstruction import Reconstruction
+from exhume_papers.studies.comparing import compare_attacks
 from exhume_papers.sweeps.engines import HereEngine
 from exhume_papers.sweeps.sweep import Sweep
 from exhume_papers.sweeps.sweeping import run_sweep

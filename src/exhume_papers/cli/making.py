@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from exhume.cli.output import print_json, say, training_bar
+from exhume.cli.output import print_json, say
+from exhume_papers.cli.bars import training_bar
 from exhume_papers.making.victim_request import VictimRequest
 
 if TYPE_CHECKING:

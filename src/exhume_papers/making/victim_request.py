@@ -11,7 +11,7 @@ from exhume.requests.images import ImageOptions
 from exhume.requests.kinds import Seed
 from exhume.requests.request import Option, Request
 from exhume.validation import parse_fields
-from exhume.values import parse_defence, resolve_params
+from exhume_papers.making.victim_values import parse_defence, resolve_params
 
 if TYPE_CHECKING:
     from exhume.data.dataset import Dataset

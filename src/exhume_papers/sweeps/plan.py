@@ -11,11 +11,11 @@ from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.running.prepare import PreparedAttack
 from exhume.data.config import DataConfig
-from exhume.experiments.attack_request import SweptAttackRequest
 from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.private_paths import without_folder
 from exhume_papers.making.training import VictimConfig, victim_name
+from exhume_papers.sweeps.swept_attack import SweptAttackRequest
 from exhume_papers.victims.network_plans import FactoryConfig
 
 KEY_SCHEMA = 1

@@ -47,15 +47,15 @@ from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.defences.kinds import parse_defences
 from exhume.errors import UsageError
-from exhume.experiments.attack_request import SweptAttackRequest
-from exhume.networks.resnet import POSITIONS
 from exhume.validation import parse_fields
 from exhume_papers.making.network_request import FactoryRequest
 from exhume_papers.making.request_kinds import request_kind
 from exhume_papers.making.training import VictimConfig
 from exhume_papers.making.victim_request import VictimRequest
+from exhume_papers.networks.resnet import POSITIONS
 from exhume_papers.sweeps.grid import MOST_RUNS, Place, checked, in_python, named, points, refuse, said_with, seeds_of
 from exhume_papers.sweeps.plan import PlannedRun, PlannedVictim, SweepPlan, plan_of
+from exhume_papers.sweeps.swept_attack import SweptAttackRequest
 from exhume_papers.victims.glm import GlmConfig
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
 from exhume_papers.victims.random_features import RandomFeaturesConfig

@@ -15,9 +15,9 @@ from exhume.errors import UsageError
 from exhume.networks.feature_layout import feature_layout
 from exhume.networks.head import find_head, name_of, plain_head
 from exhume.networks.loading import load_factory
-from exhume.networks.resnet import ResNet
-from exhume.networks.vit import VisionTransformer
 from exhume.validation import parse_fields
+from exhume_papers.networks.resnet import ResNet
+from exhume_papers.networks.vit import VisionTransformer
 from exhume_papers.victims.network_config import NetworkConfig
 from exhume_papers.victims.targets import default_outputs
 
@@ -64,7 +64,7 @@ class ResNetConfig(NetworkConfig):
             "colours": colours,
         }
         model = ResNet(**arguments, stream=seeds.generator(self.seed, "network"))
-        factory = "exhume.networks.resnet:blank_resnet"
+        factory = "exhume_papers.networks.resnet:blank_resnet"
         shape = (data.inputs.shape[1],)
         return NetworkPlan(model, "head", shape, arguments["outputs"], factory, arguments, model.feature_shape, 0)
 
@@ -93,7 +93,7 @@ class VisionTransformerConfig(NetworkConfig):
             "colours": colours,
         }
         model = VisionTransformer(**arguments, stream=seeds.generator(self.seed, "network"))
-        factory = "exhume.networks.vit:blank_vision_transformer"
+        factory = "exhume_papers.networks.vit:blank_vision_transformer"
         shape = (data.inputs.shape[1],)
         return NetworkPlan(model, "head", shape, arguments["outputs"], factory, arguments, model.feature_shape, 1)
 

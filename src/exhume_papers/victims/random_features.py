@@ -14,8 +14,8 @@ from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, Rows
-from exhume.machine import check_fits
 from exhume.observation import Knowledge, Observation
+from exhume_papers.machine import check_fits
 from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.norms import common_norm
 from exhume_papers.victims.privacy import Privacy, Spent, train_privately

@@ -41,8 +41,8 @@ def runs(request: RunsRequest, json: bool) -> None:
     Example: exhume runs runs --where outcome=recovered --where 'ratio>2'
     """
     from exhume.errors import UsageError
-    from exhume.experiments.listing import Condition, differences, group, list_runs, select, with_settings
     from exhume.values import parse_names
+    from exhume_papers.sweeps.listing import Condition, differences, group, list_runs, select, with_settings
 
     found = list_runs(request.folder)
     told = select(with_settings(request.folder, found), [Condition.parse(text) for text in request.where])

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from exhume.attacks.family import Member, family
 from exhume.attacks.running.prepare import run as run_prepared
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attack_request import AttackRequest
@@ -19,6 +18,7 @@ from exhume.experiments.scoring import score
 from exhume.files import SCHEMA
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
+from exhume_papers.studies.family import Member, family
 
 
 @dataclass(frozen=True)
