@@ -98,7 +98,6 @@ def registered(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import exhume
 
     monkeypatch.syspath_prepend(str(package))
-    monkeypatch.setattr(sources, "_registered", dict(sources._registered))
     attack, activation, data = (
         importlib.import_module(f"my_package.{name}") for name in ("attack", "activation", "data")
     )
@@ -106,8 +105,9 @@ def registered(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     exhume.register_activation(activation.SWISH)
     exhume.register_data(data.WAVES)
     yield attack.PlainDescent
-    registry.forget_attack(attack.PlainDescent)
-    activations.forget_activation("swish")
+    registry._registered.remove(attack.PlainDescent)
+    activations.ACTIVATIONS.forget("swish")
+    sources.SOURCES.forget("waves")
     for name in [name for name in sys.modules if name.startswith("my_package")]:
         del sys.modules[name]
 

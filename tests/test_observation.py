@@ -54,7 +54,7 @@ def test_weights_of_every_precision_come_back_bit_for_bit(tmp_path: Path, dtype:
     assert_same(load_observation(tmp_path / "o"), saved)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ACTIVATIONS.names())
 def test_every_activation_and_a_bias_come_back(tmp_path: Path, name: str) -> None:
     saved = observation_of(DrawnRows(3, P, D), name=name, bias=torch.linspace(-1, 1, P))
     save_observation(saved, tmp_path / "o")
