@@ -143,6 +143,13 @@ class Observation(Shown):
             raise ExhumeError(f"expected features of the form phi(Vx + b), found {self.features.description}")
         return self.features
 
+    @property
+    def network(self) -> ModuleFeatures:
+        """The features of an observation that is known to be of a network."""
+        if not isinstance(self.features, ModuleFeatures):
+            raise ExhumeError(f"expected the features of a network, found {self.features.description}")
+        return self.features
+
     def told(self, samples: int | None) -> "Observation":
         """The same observation for an attacker who is told this number of samples (None: not told)."""
         return replace(self, knowledge=replace(self.knowledge, samples=samples))
@@ -153,10 +160,11 @@ def save_observation(observation: Observation, path: Path) -> None:
     features = observation.features
     tensors = {"weights": observation.weights}
     meta: dict[str, Any] = {"knowledge": asdict(observation.knowledge), "image_shape": observation.image_shape}
-    if isinstance(features, RidgeFeatures):
-        meta |= {"rows": _describe_rows(features.rows, path, FEATURES_FILE), "activation": features.activation.name}
-        meta |= {"trained": features.trained}
-        tensors |= {} if features.bias is None else {"bias": features.bias}
+    if not features.is_network:
+        ridge = observation.ridge
+        meta |= {"rows": _describe_rows(ridge.rows, path, FEATURES_FILE), "activation": ridge.activation.name}
+        meta |= {"trained": ridge.trained}
+        tensors |= {} if ridge.bias is None else {"bias": ridge.bias}
         if observation.initial_rows is not None:
             meta |= {"initial_rows": _describe_rows(observation.initial_rows, path, INITIAL_FILE)}
     elif features.source is not None:
@@ -195,7 +203,7 @@ def load_observation(path: Path, factory: str | None = None) -> Observation:
 
 def _check_first_layer(features: RidgeFeatures | ModuleFeatures, initial: Rows) -> None:
     shape, found = [features.p, features.d], [initial.p, initial.d]
-    if not isinstance(features, RidgeFeatures) or shape != found:
+    if features.is_network or shape != found:
         raise ExhumeError(
             f"expected an initial first layer with the features phi(Vx + b) that it belongs to, of shape {shape}, "
             f"found {features.description} and shape {found}"
@@ -223,7 +231,7 @@ def _restore_features(file: TensorFile, path: Path, factory: str | None) -> Ridg
     if factory is not None:
         raise ExhumeError(f"expected no --model for {path}, whose features need no code, found {factory!r}")
     rows = _restore_rows(file.meta["rows"], path)
-    trained = bool(file.meta.get("trained", not isinstance(rows, DrawnRows)))  # not said by the first files
+    trained = bool(file.meta.get("trained", file.meta["rows"]["kind"] != "drawn"))  # not said by the first files
     return RidgeFeatures(rows, activation(str(file.meta["activation"])), file.tensors.get("bias"), trained)
 
 

@@ -10,7 +10,7 @@ from exhume_papers.cli.bars import training_bar
 from exhume_papers.making.victim_request import VictimRequest
 
 if TYPE_CHECKING:
-    from exhume_papers.making.training import VictimConfig
+    pass
 
 
 def make_run(request: VictimRequest, json: bool) -> None:
@@ -35,7 +35,7 @@ def make_run(request: VictimRequest, json: bool) -> None:
         summary = train()
     else:
         try:
-            with training_bar(*_way(config)) as show:
+            with training_bar(*config.way()) as show:
                 summary = train(progress=show)
         except TrainingStopped as stopped:
             say(f"{stopped}; the same command continues", as_json=True)
@@ -45,19 +45,6 @@ def make_run(request: VictimRequest, json: bool) -> None:
     say(f"wrote {request.out}; next: exhume attack {request.out}{f' --model {model}' if model else ''}", json)
     if json:
         print_json(summary)
-
-
-def _way(config: "VictimConfig") -> tuple[int, float]:
-    """At most how many steps a training takes, and the loss that ends it earlier."""
-    from exhume_papers.victims.glm import GlmConfig
-    from exhume_papers.victims.losses import loss_named
-    from exhume_papers.victims.random_features import RandomFeaturesConfig
-
-    if config.privacy is not None:
-        return config.privacy.steps, 0.0
-    assert not isinstance(config, RandomFeaturesConfig | GlmConfig), "fitted at once"
-    until = config.recipe.until
-    return config.recipe.steps, loss_named(config.loss).until if until is None else until
 
 
 def tell_training(summary: dict[str, Any], json: bool) -> None:

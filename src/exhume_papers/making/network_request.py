@@ -11,7 +11,7 @@ from exhume_papers.making.victim_values import parse_shape, resolve_width
 
 if TYPE_CHECKING:
     from exhume.data.dataset import Dataset
-    from exhume_papers.making.training import VictimConfig
+    from exhume_papers.victims.victim_config import VictimConfig
 
 
 class NetworkRequest(PrivateRequest):

@@ -14,9 +14,9 @@ from exhume.data.config import DataConfig
 from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.private_paths import without_folder
-from exhume_papers.making.training import VictimConfig, victim_name
 from exhume_papers.sweeps.swept_attack import SweptAttackRequest
 from exhume_papers.victims.network_plans import FactoryConfig
+from exhume_papers.victims.victim_config import VictimConfig
 
 KEY_SCHEMA = 1
 """To be raised when the same configuration comes to mean something else: folders of before are then not used."""
@@ -64,7 +64,7 @@ class PlannedVictim:
 
     @property
     def name(self) -> str:
-        return victim_name(self.model)
+        return self.model.name
 
     @property
     def factory(self) -> str | None:

@@ -37,8 +37,7 @@ class NetworkSizes:
 
     @classmethod
     def of(cls, observation: Observation, dtype: torch.dtype) -> "NetworkSizes":
-        features = observation.features
-        assert isinstance(features, ModuleFeatures)
+        features = observation.network
         tensors = {} if features.source is None else features.source.tensors()
         network = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         samples, outputs = observation.knowledge.samples, len(observation.weights)
