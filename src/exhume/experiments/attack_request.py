@@ -34,18 +34,24 @@ class AttackRequest(AttackOptions):
 
     def method_for(self, outline: Outline) -> AnyMethod:
         """The method, with all options checked against the victim, but without what files tell it."""
-        self._check_files_are_used()
         return choose(self.settings(), lambda method: outline)
 
-    def settings(self, seed: int = 0, ranks: Ranks = ALONE) -> AttackSettings:
-        """All but what is in files."""
+    def settings(
+        self, seed: int = 0, ranks: Ranks = ALONE, image_shape: tuple[int, int, int] | None = None
+    ) -> AttackSettings:
+        """All but what files say of the data. `image_shape` is that of the images to measure a spectrum for."""
         split_rows(1, self.held_out)  # refuses what is no fraction
+        self._check_files_are_used()
         known = AttackOptions.complete().model_fields
+        spectrum = None
+        if self.spectrum is not None and image_shape is not None:
+            spectrum = read_spectrum(Path(self.spectrum), image_shape)
         return AttackSettings(
             method=self.method,
             options=self.options(),
             subspace=self._subspace_source(),
             prior=self.prior,
+            spectrum=spectrum,
             resolution=self.resolution,
             samples=parse_samples(str(self.samples)),
             seed=seed,
@@ -68,15 +74,12 @@ class AttackRequest(AttackOptions):
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         """The attack on the observation of a run, with what its files tell."""
-        settings, shape = self.settings(seed, ranks), observation.image_shape
-        self._check_files_are_used()
+        settings = self.settings(seed, ranks, observation.image_shape)
         if settings.subspace == "given":
             observation = replace(observation, subspace=read_subspace(Path(str(self.subspace)), observation.d))
         if self._takes_known:
             given = None if self.known is None else Path(self.known)
             observation = replace(observation, known=keep_known(folder, given, observation.d))
-        if self.spectrum is not None and shape is not None:
-            settings = replace(settings, spectrum=read_spectrum(Path(self.spectrum), shape))
         return prepare(observation, settings)
 
     def files(self) -> dict[str, str]:
