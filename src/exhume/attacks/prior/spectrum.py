@@ -77,10 +77,6 @@ class ImageBasis:
     def r(self) -> int:
         return len(self.chosen)
 
-    @property
-    def precision(self) -> Float[Tensor, " r"]:
-        return 1 / self.variance
-
     def cut(self, r: int) -> "ImageBasis":
         """The same at resolution r."""
         return ImageBasis(self.shape, self.chosen[:r], self.variance[:r])
