@@ -32,7 +32,7 @@ def judge(ratio: float, activation: str, dim: int, samples: int, seed: int, seco
     data = load(DataConfig(name="sphere", samples=samples, dim=dim, seed=seed))
     config = RandomFeaturesConfig(params=round(ratio * samples * dim), activation=activation, seed=seed)
     victim = train_random_features(config, data, draw_rows(config, dim))
-    attacked = run_attack(victim.observation.told(None), SplitNewton(), seed=seed, limits=Limits(seconds))
+    attacked = run_attack(victim.observation.knowing(None), SplitNewton(), seed=seed, limits=Limits(seconds))
     found = attacked.reconstruction
     called = torch.tensor(found.certificate.confidence) >= 0.5
     distances = torch.minimum(

@@ -40,7 +40,7 @@ def images(samples: int, side: int, data_dir: Path | None) -> Dataset:
 def measure(data: Dataset, ratio: float, seed: int, prior: bool, minutes: float, told: bool) -> dict[str, Any]:
     n, d = data.inputs.shape
     config = RandomFeaturesConfig(params=round(ratio * n * d), seed=seed)
-    observation = train_random_features(config, data, draw_rows(config, d)).observation.told(n if told else None)
+    observation = train_random_features(config, data, draw_rows(config, d)).observation.knowing(n if told else None)
     method = ImagePrior() if prior else SplitNewton()
     found = run_attack(observation, method, seed=seed, limits=Limits(60 * minutes)).reconstruction
     told_resolution = found.facts.get("resolution")

@@ -121,7 +121,7 @@ def line(name: str, loss: LossName, recipe: Recipe, data: Dataset, options: argp
 def attacked(loss: LossName, recipe: Recipe, data: Dataset, options: argparse.Namespace) -> tuple[str, ...]:
     """The same network, whose features are those of its trained first layer."""
     config = TwoLayerConfig(width=options.width, seed=options.seed, loss=loss, recipe=recipe)
-    seen = train_two_layer(config, data).observation.told(None)
+    seen = train_two_layer(config, data).observation.knowing(None)
     found = run_attack(seen, SplitNewton(), seed=options.seed, limits=Limits(options.attack)).reconstruction
     error = reconstruction_error(data.inputs, found.candidates)
     return f"{error:.2g}", str(len(found.candidates)), found.outcome.value

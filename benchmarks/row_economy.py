@@ -30,7 +30,7 @@ SECONDS = 120.0
 def measure(ratio: int, seed: int) -> dict[str, Any]:
     data = load(DataConfig(name="sphere", samples=SAMPLES, dim=DIM, seed=seed))
     config = RandomFeaturesConfig(params=ratio * SAMPLES * DIM, seed=seed)
-    observation = train_random_features(config, data, draw_rows(config, DIM)).observation.told(None)
+    observation = train_random_features(config, data, draw_rows(config, DIM)).observation.knowing(None)
     began = time.process_time()
     found = run_attack(observation, SplitNewton(), seed=seed, limits=Limits(SECONDS)).reconstruction
     return {

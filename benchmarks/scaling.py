@@ -134,7 +134,7 @@ def measure(point: tuple[int, int, int], repetitions: int = REPETITIONS) -> Poin
 def attack(n: int) -> Attack:
     data = load(DataConfig(name="sphere", samples=n, dim=ATTACK_DIM, seed=0))
     config = RandomFeaturesConfig(params=round(RATIO * n * ATTACK_DIM), seed=0)
-    observation = train_random_features(config, data, draw_rows(config, ATTACK_DIM)).observation.told(None)
+    observation = train_random_features(config, data, draw_rows(config, ATTACK_DIM)).observation.knowing(None)
     began = time.process_time()
     done = run_attack(observation, SplitNewton())
     cpu = time.process_time() - began

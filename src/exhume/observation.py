@@ -150,8 +150,8 @@ class Observation(Shown):
             raise ExhumeError(f"expected the features of a network, found {self.features.description}")
         return self.features
 
-    def told(self, samples: int | None) -> "Observation":
-        """The same observation for an attacker who is told this number of samples (None: not told)."""
+    def knowing(self, samples: int | None) -> "Observation":
+        """The same observation for an attacker who knows this number of samples (None: who does not)."""
         return replace(self, knowledge=replace(self.knowledge, samples=samples))
 
 
@@ -189,8 +189,8 @@ def load_observation(path: Path, factory: str | None = None) -> Observation:
         features = _restore_features(file, path, factory)
         image_shape = _restore_image_shape(file.meta["image_shape"], features.d, path)
         knowledge = _restore_knowledge(file.meta["knowledge"], path)
-        told = file.meta.get("start")
-        start = None if told is None else StartRule.restore(told, file.tensors.get("start.kept"))
+        rule = file.meta.get("start")
+        start = None if rule is None else StartRule.restore(rule, file.tensors.get("start.kept"))
         before = file.meta.get("initial_rows")
         initial_rows = None if before is None else _restore_rows(before, path)
     except (KeyError, TypeError) as problem:
@@ -259,13 +259,13 @@ def _describe_rows(rows: Rows, path: Path, file_name: str) -> dict[str, Any]:
     raise TypeError(f"rows of a kind that has no file form: {type(rows).__name__}")
 
 
-def _restore_knowledge(told: Any, path: Path) -> Knowledge:
-    samples, norm, initial = told["samples"], told["norm"], told["initial"]
-    body = told.get("initial_body", False)  # files of the first form do not have it
+def _restore_knowledge(kept: Any, path: Path) -> Knowledge:
+    samples, norm, initial = kept["samples"], kept["norm"], kept["initial"]
+    body = kept.get("initial_body", False)  # files of the first form do not have it
     understood = (samples is None or type(samples) is int) and (norm is None or type(norm) is float)
     understood = understood and initial in get_args(Initial) and type(body) is bool
-    if not understood or len(told) != 3 + ("initial_body" in told):
-        raise ExhumeError(f"expected samples, norm and what is known of the initial weights in {path}, found {told}")
+    if not understood or len(kept) != 3 + ("initial_body" in kept):
+        raise ExhumeError(f"expected samples, norm and what is known of the initial weights in {path}, found {kept}")
     return Knowledge(samples, norm, initial, body)
 
 

@@ -229,7 +229,7 @@ CHANGES: dict[str, tuple[Observation, HeavyBall, dict[str, Any]]] = {
     "iterations": (OBSERVATION, replace(METHOD, iterations=20), {}),
     "held-out share": (OBSERVATION, METHOD, {"held_out": 0.1}),
     "precision": (OBSERVATION, METHOD, {"dtype": torch.float64}),
-    "number of samples": (OBSERVATION.told(3), METHOD, {}),
+    "number of samples": (OBSERVATION.knowing(3), METHOD, {}),
     "weights": (observation_of(seed=1), METHOD, {}),
     "activation": (
         replace(OBSERVATION, features=replace(OBSERVATION.ridge, activation=activation("gelu"))),

@@ -107,8 +107,8 @@ class AttackRequest(AttackOptions):
     def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
         """What makes it another attack: its method by its own name, every setting that is not the default, and what is
         in its files (`read_files`)."""
-        told = self.model_dump(mode="json", exclude_defaults=True)
-        return told | dict(contents) | {"method": self.method_for(outline).name}
+        given = self.model_dump(mode="json", exclude_defaults=True)
+        return given | dict(contents) | {"method": self.method_for(outline).name}
 
     @property
     def _takes_known(self) -> bool:

@@ -59,8 +59,8 @@ def _random_features(config: RandomFeaturesConfig, data: Dataset, folder: Path, 
         rows = write_rows(rows, folder / FEATURES_FILE)
     if config.privacy is not None:
         private = train_private_random_features(config, data, rows, around.progress)
-        told = _private_numbers(config, private.descent) | _spent(private.spent)
-        return TrainedVictim(config.name, private.observation, told, in_the_span=False)
+        spent = _private_numbers(config, private.descent) | _spent(private.spent)
+        return TrainedVictim(config.name, private.observation, spent, in_the_span=False)
     victim = train_random_features(config, data, rows)
     numbers = {
         "activation": config.activation,

@@ -112,12 +112,12 @@ class PlannedRun:
         return key_of(self.identity)
 
     def title(self) -> str:
-        told = (
+        words = (
             f"{name.partition('.')[2]}={without_folder(value)}"
             for name, value in self.given.items()
             if name not in ("train.kind", "train.data_dir")
         )
-        return f"{self.victim.name} {' '.join(told)} seed={self.seed}"
+        return f"{self.victim.name} {' '.join(words)} seed={self.seed}"
 
 
 @dataclass(frozen=True)
