@@ -91,7 +91,7 @@ class Observation(Shown):
     def __post_init__(self) -> None:
         if self.weights.shape[1] != self.features.p:
             raise ExhumeError(
-                f"expected one weight a feature (p = {self.features.p}), found {self.weights.shape[1]} weights"
+                f"expected one weight per feature (p = {self.features.p}), found {self.weights.shape[1]} weights"
             )
         bad = int((~torch.isfinite(self.weights)).sum())
         if bad:
@@ -99,7 +99,7 @@ class Observation(Shown):
         bias = self.features.bias
         if bias is not None and bias.shape != (self.features.p,):
             raise ExhumeError(
-                f"expected one bias a feature (p = {self.features.p}), found a bias of shape {list(bias.shape)}"
+                f"expected one bias per feature (p = {self.features.p}), found a bias of shape {list(bias.shape)}"
             )
         if bias is not None and not torch.isfinite(bias).all():
             raise ExhumeError("expected a finite bias of the features, found NaN or infinite entries")

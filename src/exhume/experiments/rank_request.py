@@ -128,7 +128,7 @@ def _channels(text: str, channels: int, flag: str) -> Tensor:
     except ValueError:
         values = []
     if len(values) not in (1, channels) or (flag == "--std" and min(values) <= 0):
-        raise UsageError(f"expected {flag} as one number or {channels}, one a channel, found {text!r}")
+        raise UsageError(f"expected {flag} as one number or {channels}, one per channel, found {text!r}")
     return torch.tensor(values * channels if len(values) == 1 else values)
 
 
