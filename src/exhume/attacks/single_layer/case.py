@@ -10,6 +10,7 @@ from torch import Tensor
 from exhume import machine
 from exhume.attacks.foundation.certificate import RowSplit, rounding_noise, split_rows
 from exhume.attacks.foundation.given import Given, of_the_head
+from exhume.attacks.foundation.homogeneous import Homogeneous, in_homogeneous_coordinates, tells_norms
 from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.foundation.parametrisation import LoweredRows, Parametrisation
 from exhume.attacks.foundation.ranks import Ranks
@@ -39,6 +40,17 @@ class RidgeCase:
     share: float = 1.0
     uneven: float = 1.0
     facts: Facts = field(default_factory=dict)
+    given: Given = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, observation: Observation, few_rows: bool, seed: int, held_out: float, resources: Resources
+    ) -> "RidgeCase":
+        """With norms as part of what is found, where weights tell them."""
+        if not tells_norms(observation):
+            return cls.open(observation, few_rows, seed, held_out, resources)
+        case = cls.open(in_homogeneous_coordinates(observation), few_rows, seed, held_out, resources)
+        return replace(case, stands_for=Homogeneous(observation.d), given=of_the_head(observation))
 
     @classmethod
     def open(
@@ -79,7 +91,7 @@ class RidgeCase:
             device=resources.device,
             at_most=room.candidates,
         )
-        return cls(observation, split, problem, uneven=uneven)
+        return cls(observation, split, problem, uneven=uneven, given=of_the_head(observation))
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """On all rows and without any help that the method may have used on the way: the published loss."""
@@ -103,10 +115,6 @@ class RidgeCase:
     def held_out(self) -> HeldOut:
         first = self.split.used + self.split.steering
         return HeldOut("weights of the last layer", torch.arange(first, first + self.split.held_out))
-
-    @property
-    def given(self) -> Given:
-        return of_the_head(self.observation)
 
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
         """The samples that candidates of this case stand for."""
