@@ -18,8 +18,6 @@ def make_run(request: VictimRequest, json: bool) -> None:
     from exhume.data.load import load
     from exhume.experiments.run import check_new
     from exhume_papers.making.training_run import train_run
-    from exhume_papers.victims.glm import GlmConfig
-    from exhume_papers.victims.random_features import RandomFeaturesConfig
     from exhume_papers.victims.recipe import TrainingStopped
 
     assert request.out is not None, "the command line asks for it"
@@ -31,11 +29,12 @@ def make_run(request: VictimRequest, json: bool) -> None:
     train = partial(
         train_run, request.out, data_config, config, data, defence=request.defences(), request=request.kept()
     )
-    if isinstance(config, RandomFeaturesConfig | GlmConfig) and config.privacy is None:
+    way = config.way()
+    if way is None:
         summary = train()
     else:
         try:
-            with training_bar(*config.way()) as show:
+            with training_bar(*way) as show:
                 summary = train(progress=show)
         except TrainingStopped as stopped:
             say(f"{stopped}; the same command continues", as_json=True)

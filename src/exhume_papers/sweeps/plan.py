@@ -15,7 +15,6 @@ from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.private_paths import without_folder
 from exhume_papers.sweeps.swept_attack import SweptAttackRequest
-from exhume_papers.victims.network_plans import FactoryConfig
 from exhume_papers.victims.victim_config import VictimConfig
 
 KEY_SCHEMA = 1
@@ -68,7 +67,7 @@ class PlannedVictim:
 
     @property
     def factory(self) -> str | None:
-        return self.model.factory if isinstance(self.model, FactoryConfig) else None
+        return self.model.own_code
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,11 @@ class NetworkConfig(VictimConfig):
     def head_weights(self, data: Dataset) -> int:
         return data.inputs.numel()  # unknown before the network is built
 
-    def way(self) -> tuple[int, float]:
+    @property
+    def halfway(self) -> bool:
+        return self.features_at == "midpoint"
+
+    def way(self) -> tuple[int, float] | None:
         if self.privacy is not None:
             return super().way()
         until = self.recipe.until

@@ -134,6 +134,10 @@ class FactoryConfig(NetworkConfig):
     def name(self) -> str:
         return self.factory
 
+    @property
+    def own_code(self) -> str:
+        return self.factory
+
     def plan(self, data: Dataset) -> NetworkPlan:
         d = data.inputs.shape[1]
         shape = self.input_shape or data.image_shape or (d,)

@@ -38,6 +38,16 @@ class VictimConfig(BaseModel, ABC):
         return 0.0
 
     @property
+    def own_code(self) -> str | None:
+        """The code of the user's own that builds it."""
+        return None
+
+    @property
+    def halfway(self) -> bool:
+        """Whether an attacker is shown features halfway between both ends of training."""
+        return False
+
+    @property
     def told_first_layer(self) -> bool:
         """Whether an attacker knows the first layer before training as well."""
         return False
@@ -55,7 +65,6 @@ class VictimConfig(BaseModel, ABC):
         """How many rows of V an attack will hold."""
         return self.head_weights(data)
 
-    def way(self) -> tuple[int, float]:
-        """At most how many steps a training takes, and the loss that ends it earlier."""
-        assert self.privacy is not None, "fitted at once"
-        return self.privacy.steps, 0.0
+    def way(self) -> tuple[int, float] | None:
+        """At most how many steps a training takes, and the loss that ends it earlier; None: it is fitted at once."""
+        return None if self.privacy is None else (self.privacy.steps, 0.0)
