@@ -50,7 +50,8 @@ def train_twice(config: TwiceConfig, data: Dataset, folder: Path, around: object
 
 def test_a_new_victim_is_trained_and_attacked_by_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS, "twice", TwiceRequest)
-    monkeypatch.setattr("exhume_papers.making.training.TRAINING", {**TRAINING, TwiceConfig: train_twice})
+    with_it: dict[type[VictimConfig], Any] = {**TRAINING, TwiceConfig: train_twice}
+    monkeypatch.setattr("exhume_papers.making.training.TRAINING", with_it)
     victim: dict[str, Any] = {"kind": "twice", "data": "sphere", "dim": 6, "samples": 2, "params": [12, 24]}
     plan = Sweep(victims=(victim,), attacks=({"method": "heavy-ball", "iterations": 3},), seeds=(1,)).plan()
     swept = run_sweep(plan, tmp_path, HereEngine(tmp_path))
