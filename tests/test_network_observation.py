@@ -191,6 +191,12 @@ def test_users_code_runs_only_if_the_caller_names_it(tmp_path: Path, users_modul
     assert torch.equal(loaded.features(inputs()), saved.features(inputs()))
 
 
+def test_networks_are_found_by_the_names_of_the_first_version(tmp_path: Path) -> None:
+    saved = observed(network_features(resnet_source()))
+    edited(saved, tmp_path / "o", network={"factory": "exhume.networks.resnet:blank_resnet"})
+    assert torch.equal(load_observation(tmp_path / "o").features(inputs()), saved.features(inputs()))
+
+
 def test_no_name_inside_exhume_but_the_builders_is_trusted(tmp_path: Path, users_module: None) -> None:
     """`load_factory` itself would otherwise be a way to any code."""
     saved = observed(network_features(resnet_source()))
