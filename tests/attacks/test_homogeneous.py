@@ -112,3 +112,10 @@ def test_biases_are_kept_in_the_file(tmp_path: Path) -> None:
 def test_biases_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(ExhumeError, match="expected 1 finite numbers as bias of the head"):
         replace(observed(samples()), output_bias=torch.tensor([torch.nan]))
+
+
+@pytest.mark.parametrize("name", ["gelu", "softplus"])
+def test_norms_are_unknowns_where_the_activation_tells_them(name: str) -> None:
+    inputs = samples() / samples().norm(dim=1).max() * 3
+    found = exhume.reconstruct(observed(inputs, name=name), seed=0, budget_seconds=60)
+    assert float(relative_errors(inputs, found.inputs.double()).max()) < 0.01

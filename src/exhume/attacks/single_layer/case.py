@@ -69,7 +69,8 @@ class RidgeCase:
         if room.held and not isinstance(features.rows, HeldRows):
             features = replace(features, rows=hold(features.rows, resources.device, resources.dtype))
         weights = ranks.share.columns(observation.weights[:, :used])
-        loss = SpanLoss(features, weights, resources.dtype, resources.device, ranks)
+        free = free_norms(observation)
+        loss = SpanLoss(features, weights, resources.dtype, resources.device, ranks, free)
         coarse = loss
         if resources.products != resources.dtype:
             coarse = loss.with_rows(replace(hold(features.rows, resources.device, resources.products), coarse=True))
@@ -121,6 +122,11 @@ class RidgeCase:
         return candidates if self.stands_for is None else self.stands_for.lift(candidates)
 
 
+def free_norms(observation: Observation) -> bool:
+    """Whether norms are unknowns of a search: nobody knows them, and features tell a norm from a coefficient."""
+    return observation.knowledge.norm is None and not observation.ridge.norm_blind
+
+
 def seen_through(observation: Observation, parametrisation: Parametrisation, resources: Resources) -> Observation:
     """The observation in the coordinates z of x = U z: rows V U, held where they fit, and everything else as it was."""
     features = observation.ridge
@@ -131,7 +137,9 @@ def seen_through(observation: Observation, parametrisation: Parametrisation, res
     rows: Rows = LoweredRows(features.rows, parametrisation, resources.dtype)
     if rows.p <= _rows_that_fit(rows.d, resources.dtype, resources.memory_bytes, resources.ranks):
         rows = hold(rows, resources.device, resources.dtype)
-    knowledge = replace(observation.knowledge, norm=observation.knowledge.norm or math.sqrt(observation.d))
+    knowledge = observation.knowledge
+    if not free_norms(observation):
+        knowledge = replace(knowledge, norm=knowledge.norm or math.sqrt(observation.d))
     return Observation(replace(features, rows=rows), observation.weights, knowledge)
 
 

@@ -209,7 +209,9 @@ class _Opening:
     def _drifting(self, inside: RidgeCase, rows: HeldRows, subspace: Subspace) -> RidgeCase:
         features = replace(inside.observation.ridge, rows=rows)
         case = self._open(replace(inside.observation, features=features))
-        return replace(self._standing_for(case, DriftCoordinates(subspace)), share=inside.share)
+        return replace(
+            self._standing_for(case, DriftCoordinates(subspace, case.problem.loss.free_norms)), share=inside.share
+        )
 
     def _standing_for(self, case: RidgeCase, inner: Parametrisation | None = None) -> RidgeCase:
         extended = self.observation.d > self.d
