@@ -189,7 +189,8 @@ def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = to
 
 
 def raw_bytes(values: Tensor) -> bytes:
-    return values.cpu().contiguous().view(torch.uint8).numpy().tobytes()  # numpy has no bfloat16
+    """Those of bfloat16 too, which numpy does not have. A copy, because a single number may keep a stride."""
+    return values.cpu().clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy().tobytes()
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:
