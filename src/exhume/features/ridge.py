@@ -70,6 +70,11 @@ class RidgeFeatures:
         return f"{self.activation.name}({matrix}x{'' if self.bias is None else ' + b'})"
 
     @property
+    def sign_blind(self) -> bool:
+        """Whether weights cannot tell the sign of a sample, or only all signs together."""
+        return self.bias is None and (self.activation.parity != "none" or self.activation.linear_plus_even)
+
+    @property
     def description(self) -> str:
         return f"{self.form()}, V of {self.p:,} x {self.d:,} numbers"
 
