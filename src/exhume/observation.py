@@ -26,6 +26,8 @@ from exhume.features.selected_rows import SelectedRows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
 from exhume.layer_states import LayerStates
+from exhume.network_ends import NetworkEnds
+from exhume.recipe import Recipe
 from exhume.shown import Shown
 from exhume.start_rule import StartRule
 
@@ -87,6 +89,10 @@ class Observation(Shown):
     layers: tuple[LayerStates, ...] = ()
     """Dense layers at several moments of their training, those that read the inputs first. They are not written to the
     file of an observation: a network is observed again from its source."""
+    ends: NetworkEnds | None = None
+    """The whole network before and after training, where both are known; not written to the file either."""
+    recipe: Recipe | None = None
+    """How the network was trained, where its owner says so; it comes from a file of its own."""
 
     def __post_init__(self) -> None:
         if self.weights.shape[1] != self.features.p:

@@ -148,7 +148,8 @@ def test_less_memory_changes_nothing() -> None:
     recipe = RECIPES[4]
     whole = _training(recipe)
     small = Training(whole.network, recipe, whole.start, N, memory=2 * whole.step_bytes)
-    assert small.segment == 3 and whole.segment == recipe.steps
+    assert small.segment == 3
+    assert whole.segment == recipe.steps
     first, second = (one.linearise(inputs, targets, Smoothing.none(one.network)) for one in (whole, small))
     assert torch.equal(first.end, second.end)
     assert torch.equal(first.push(inputs, targets), second.push(inputs, targets))
@@ -164,5 +165,5 @@ def test_layers_without_bias() -> None:
 
 
 def test_other_networks_are_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match="expected Linear layers with a ReLU between them .*found Linear Tanh Linear"):
+    with pytest.raises(UsageError, match="found Linear Tanh Linear"):
         dense_network(nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2)), "square")

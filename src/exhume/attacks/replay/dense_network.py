@@ -74,6 +74,14 @@ class DenseNetwork:
     def outputs(self) -> int:
         return self.layers[-1].outputs
 
+    def parts(self) -> list[slice]:
+        """The places of each matrix and each bias."""
+        found = []
+        for layer in self.layers:
+            end = layer.at + layer.outputs * layer.inputs
+            found += [slice(layer.at, end), *([slice(end, end + layer.outputs)] if layer.bias else [])]
+        return found
+
     def gradient(
         self,
         flat: Float[Tensor, " p"],

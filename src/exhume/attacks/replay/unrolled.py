@@ -90,9 +90,7 @@ class Training:
         for t, batch in enumerate(self.batches):
             at = weights if guide is None else guide[t]
             gradient, _ = self.network.gradient(at, _rows(inputs, batch), _rows(targets, batch), smoothing.widths)
-            weights, averages, _ = optimisers.advance(
-                self.recipe, t + 1, weights, gradient, averages, smoothing.blur
-            )
+            weights, averages, _ = optimisers.advance(self.recipe, t + 1, weights, gradient, averages, smoothing.blur)
             path.append(weights)
             gradients.append(gradient)
         return path, gradients

@@ -250,6 +250,9 @@ def _fingerprint(observation: Observation) -> str:
         digest.update(raw_bytes(observation.initial_rows.block(0, min(features.p, 64))))
     if observation.subspace is not None:
         digest.update(raw_bytes(observation.subspace))
+    if observation.ends is not None and observation.recipe is not None:
+        digest.update(observation.recipe.model_dump_json().encode())
+        digest.update(raw_bytes(observation.ends.start) + raw_bytes(observation.ends.end))
     for layer in observation.layers:
         digest.update(f"{layer.name!r} {layer.source} {list(layer.target.shape)} {len(layer.ends)}".encode())
         for state in (layer.target, *layer.ends):
