@@ -37,13 +37,17 @@ class Stage:
 
 
 GUIDED = (1.0, 1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.06, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035)
-ALONE = (0.2, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01, 0.003, 0.001, 3e-4, 1e-4, 0.0)
+ALONE = (0.3, 0.2, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01, 0.003, 0.001, 3e-4, 1e-4, 0.0)
 
 
-def schedule(cycles: int) -> tuple[Stage, ...]:
-    """Guided once, then alone, again and again; each of these ends without smoothing."""
-    first = tuple(Stage(sigma, True, 3, 40) for sigma in GUIDED)
-    return first + cycles * tuple(Stage(sigma, False, 4, 80) for sigma in ALONE)
+def stage(place: int) -> Stage:
+    """The stages in their order: guided once, then alone, again and again, each time down to no smoothing.
+
+    Smoothing that is raised again takes the guess out of where single gates and signs have held it.
+    """
+    if place < len(GUIDED):
+        return Stage(GUIDED[place], True, 3, 40)
+    return Stage(ALONE[(place - len(GUIDED)) % len(ALONE)], False, 4, 80)
 
 
 def fit_stage(

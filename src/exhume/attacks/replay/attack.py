@@ -19,22 +19,22 @@ from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.state import State, Step
-from exhume.attacks.replay.annealing import FIRST_DAMPING, Stage, fit_stage, random_start, schedule
+from exhume.attacks.replay.annealing import FIRST_DAMPING, Stage, fit_stage, random_start, stage
 from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem
 from exhume.attacks.replay.fitting import Guess
 from exhume.attacks.replay.view import with_ends
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
-DAMPINGS = (1e-5, 1e-1)  # that a stage may begin with, whatever the last one ended with
+LEAST, MOST = 1e-5, 1e-1  # dampings that a stage may begin with, whatever the last one ended with
 BYTES_BESIDE = 12  # copies of all weights: path, guide and what conjugate gradients keep
 
 
 @dataclass(frozen=True)
 class Replay(Method[ReplayProblem]):
-    """`cycles`: how often the smoothing is taken back; a search whose fit is at rounding ends before."""
+    """`iterations` of the fit in all; a search whose fit is at rounding ends before."""
 
-    cycles: int = option(3, "replay: how often the smoothing is raised again and taken back.", name="replay_cycles")
+    iterations: int = option(250, "at most so many.")
 
     name: ClassVar[str] = "replay"
     page: ClassVar[str] = "replay.md"
@@ -55,8 +55,8 @@ class Replay(Method[ReplayProblem]):
     needs_samples = True
 
     def __post_init__(self) -> None:
-        if self.cycles < 1:
-            raise UsageError(f"expected at least 1 cycle, found {self.cycles}")
+        if self.iterations < 1:
+            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
 
     @classmethod
     def refusal(cls, outline: Outline) -> str | None:
@@ -75,10 +75,6 @@ class Replay(Method[ReplayProblem]):
             return ()
         return (PlannedAttack(cls.name, f"The declared training is replayed: {recipe.described}.", seed, samples),)
 
-    @property
-    def iterations(self) -> int:
-        return sum(stage.iterations for stage in schedule(self.cycles))
-
     def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
         ends = observation.ends
         return 0 if ends is None else BYTES_BESIDE * len(ends.end) * dtype.itemsize
@@ -89,49 +85,48 @@ class Replay(Method[ReplayProblem]):
         return ReplayCase.open(observation, seed, held_out, resources)
 
     def steps(self, problem: ReplayProblem, resume: State | None = None) -> Iterator[Step]:
-        """One step per iteration of the fit. A search that was stopped goes on from the stage that it was in."""
-        loss, generator = problem.loss, problem.generator(0)
-        if resume is None:
-            guess, iteration, damping, begun = random_start(loss, problem.labels, generator), 0, FIRST_DAMPING, 0
-        else:
-            guess, iteration, damping, begun = _restored(resume)
-        stages = schedule(self.cycles)
-        state = _state(guess, iteration, damping, begun)
-        left = loss.share(guess)
-        yield Step(iteration, _columns(guess), left**2, state, _notes(stages[begun], left))
-        for place in range(begun, len(stages)):
-            low, high = DAMPINGS
-            for fitted in fit_stage(
-                loss, stages[place], guess, min(max(damping, low), high), problem.generator(place + 1)
-            ):
+        """One step per iteration of the fit, the best guess last. A search that was stopped goes on from its stage."""
+        loss = problem.loss
+        now = _Place(random_start(loss, problem.labels, problem.generator(0))) if resume is None else _restored(resume)
+        left = loss.share(now.guess)
+        best, least = now.guess, left
+        yield Step(now.iteration, _columns(now.guess), left**2, now.state, _notes(stage(now.stage), left))
+        while now.iteration < self.iterations and left > EXPLAINED / 10:
+            own, guess, damping, iteration = stage(now.stage), now.guess, now.damping, now.iteration
+            for fitted in fit_stage(loss, own, guess, damping, problem.generator(now.stage + 1)):
                 guess, damping, iteration = fitted.guess, fitted.damping, iteration + 1
-                yield Step(iteration, _columns(guess), fitted.left**2, state, _notes(stages[place], left))
-            guess, left = _rounded(problem, stages[place], guess), loss.share(guess)
-            state = _state(guess, iteration, damping, place + 1)
-            if left < EXPLAINED / 10 and stages[place].sigma == 0:
-                break
-        yield Step(iteration + 1, _columns(guess), left**2, state, _notes(stages[-1], left))
+                yield Step(iteration, _columns(guess), fitted.left**2, now.state, _notes(own, left))
+            now = _Place(guess, max(iteration, now.iteration + 1), min(max(damping, LEAST), MOST), now.stage + 1)
+            left = loss.share(guess)
+            if left < least:
+                best, least = guess, left
+        yield Step(now.iteration + 1, _columns(best), least**2, now.state, _notes(stage(now.stage), least))
 
 
-def _rounded(problem: ReplayProblem, stage: Stage, guess: Guess) -> Guess:
-    return guess
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where the search is, at the beginning of a stage."""
+
+    guess: Guess
+    iteration: int = 0
+    damping: float = FIRST_DAMPING
+    stage: int = 0
+
+    @property
+    def state(self) -> State:
+        numbers = {"iteration": self.iteration, "damping": self.damping, "stage": self.stage}
+        return State({"inputs": self.guess.inputs, "targets": self.guess.targets}, numbers)
 
 
 def _columns(guess: Guess) -> Tensor:
     return torch.cat([guess.inputs, guess.targets], dim=1)
 
 
-def _notes(stage: Stage, left: float) -> dict[str, float]:
+def _notes(own: Stage, left: float) -> dict[str, float]:
     """`unexplained`: of the training itself, when the stage began."""
-    return {"sigma": stage.sigma, "guided": float(stage.guided), "unexplained": left}
+    return {"sigma": own.sigma, "guided": float(own.guided), "unexplained": left}
 
 
-def _state(guess: Guess, iteration: int, damping: float, stage: int) -> State:
-    numbers = {"iteration": iteration, "damping": damping, "stage": stage}
-    return State({"inputs": guess.inputs, "targets": guess.targets}, numbers)
-
-
-def _restored(state: State) -> tuple[Guess, int, float, int]:
-    numbers = state.numbers
-    guess = Guess(state.tensors["inputs"], state.tensors["targets"])
-    return guess, int(numbers["iteration"]), float(numbers["damping"]), int(numbers["stage"])
+def _restored(state: State) -> _Place:
+    guess, numbers = Guess(state.tensors["inputs"], state.tensors["targets"]), state.numbers
+    return _Place(guess, int(numbers["iteration"]), float(numbers["damping"]), int(numbers["stage"]))

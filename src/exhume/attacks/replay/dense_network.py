@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
@@ -37,7 +37,7 @@ class Dense:
     def numbers(self) -> int:
         return self.outputs * (self.inputs + self.bias)
 
-    def split(self, flat: Float[Tensor, " p"]) -> tuple[Float[Tensor, "o i"], Float[Tensor, " o"] | None]:
+    def split(self, flat: Shaped[Tensor, " p"]) -> tuple[Shaped[Tensor, "o i"], Shaped[Tensor, " o"] | None]:
         """Views of W and b."""
         end = self.at + self.outputs * self.inputs
         weight = flat[self.at : end].view(self.outputs, self.inputs)
@@ -98,7 +98,8 @@ class DenseNetwork:
             slopes.append(slope)
             curves.append(curve)
         error, chances = self._error(_affine(inside[-1], *parts[-1]), targets)
-        back, bends = [error], []
+        back = [error]
+        bends: list[Tensor | None] = []
         for (weight, _), slope, curve in zip(reversed(parts[1:]), reversed(slopes), reversed(curves), strict=True):
             reached = back[0] @ weight
             back.insert(0, reached * slope)
