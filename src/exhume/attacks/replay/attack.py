@@ -27,7 +27,7 @@ from exhume.errors import UsageError
 from exhume.observation import Observation
 
 LEAST, MOST = 1e-5, 1e-1  # dampings that a stage may begin with, whatever the last one ended with
-BYTES_BESIDE = 12  # copies of all weights: path, guide and what conjugate gradients keep
+COPIES = 12  # copies of all weights: path, guide and what conjugate gradients keep
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Replay(Method[ReplayProblem]):
 
     def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
         ends = observation.ends
-        return 0 if ends is None else BYTES_BESIDE * len(ends.end) * dtype.itemsize
+        return 0 if ends is None else COPIES * len(ends.end) * dtype.itemsize
 
     def open_case(
         self, observation: Observation, seed: int, held_out: float, resources: Resources

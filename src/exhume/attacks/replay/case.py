@@ -196,11 +196,13 @@ def seen_columns(network: DenseNetwork, change: Float[Tensor, " p"], unseen: Boo
 
 def _count(observation: Observation, recipe: Recipe) -> int:
     told, labels = observation.knowledge.samples, recipe.labels
-    if told is None and labels is None:
-        raise UsageError("expected the number of samples for --method replay, found none; give --samples, or labels")
-    if told is not None and labels is not None and told != len(labels):
+    if labels is None:
+        if told is None:
+            raise UsageError("expected the number of samples for --method replay, found none; give --samples or labels")
+        return told
+    if told not in (None, len(labels)):
         raise UsageError(f"expected one label per sample ({told}), found {len(labels)} in the recipe")
-    return told if labels is None else len(labels)  # type: ignore[return-value]
+    return len(labels)
 
 
 def _targets(recipe: Recipe, network: DenseNetwork) -> Float[Tensor, "n k"]:
