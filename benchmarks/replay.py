@@ -1,15 +1,17 @@
 """Training replayed: how many samples come back, by optimiser, steps, width and number of samples.
 
-    python benchmarks/replay.py [--only NAME ...] [--budget SECONDS] [--seeds 1]
+    python benchmarks/replay.py --out FOLDER [--only NAME ...] [--budget SECONDS] [--seeds 1]
 
 A Markdown table on digits of scikit-learn (8 x 8, divided by 16), default PyTorch layers with bias. The network before
 training and the recipe are known, n is told; labels are told where the line says so. `called`: candidates that the
 certificate calls recovered; `wrong`: those of them that are further than 0.1 from the sample that
-they are assigned to.
+they are assigned to. An attack that the budget stopped leaves a checkpoint in FOLDER, and the same command goes on from
+it; `seconds` are those of all its runs.
 """
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -17,10 +19,11 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import exhume
+from exhume.attacks.running.loop import Limits, run_attack
 
 CLOSE = 0.1
 HEADS = (
-    *("victim", "seed", "n", "network", "steps", "labels", "within 0.1"),
+    *("victim", "seed", "n", "network", "steps", "iterations", "labels", "within 0.1"),
     *("median", "worst", "unexplained", "called", "wrong", "outcome", "seconds"),
 )
 
@@ -85,11 +88,12 @@ def trained(line: Line, inputs: Tensor, labels: Tensor, seed: int) -> exhume.Obs
     return exhume.observe(model, initial=before, training=recipe)
 
 
-def measured(line: Line, seed: int, budget: float) -> str:
+def measured(line: Line, seed: int, budget: float, out: Path) -> str:
     inputs, labels = digits(line.n, seed)
-    found = exhume.reconstruct(
-        trained(line, inputs, labels, seed), method="replay", samples=line.n, seed=seed, budget=budget
-    )
+    observation = trained(line, inputs, labels, seed).told(line.n)
+    checkpoint = out / f"{line.name}-{seed}.safetensors"
+    attacked = run_attack(observation, exhume.Replay(), seed=seed, limits=Limits(budget), checkpoint=checkpoint)
+    found = attacked.reconstruction
     distances = torch.cdist(found.candidates, inputs) / inputs.norm(dim=1)
     candidates, samples = linear_sum_assignment(distances.numpy())
     errors = distances[candidates, samples]
@@ -100,6 +104,7 @@ def measured(line: Line, seed: int, budget: float) -> str:
         line.n,
         f"64-{line.width}-10",
         line.steps,
+        found.iterations,
         "told" if line.labels else "unknown",
         int((errors < CLOSE).sum()),
         f"{float(errors.median()):.1e}",
@@ -107,7 +112,7 @@ def measured(line: Line, seed: int, budget: float) -> str:
         f"{found.loss**0.5:.1e}",
         int(called.sum()),
         int((called & (errors >= CLOSE)).sum()),
-        found.outcome.value,
+        found.outcome.value + (" (stopped)" if attacked.stopped else ""),
         f"{found.seconds:.0f}",
     )
     return "| " + " | ".join(map(str, cells)) + " |"
@@ -118,12 +123,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=[line.name for line in LINES])
     parser.add_argument("--budget", type=float, default=540.0, help="seconds per attack")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
     print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
     for line in LINES:
         for seed in range(asked.seeds):
             if not asked.only or line.name in asked.only:
-                print(measured(line, seed, asked.budget), flush=True)
+                print(measured(line, seed, asked.budget, asked.out), flush=True)
 
 
 if __name__ == "__main__":
