@@ -26,6 +26,8 @@ from exhume.features.selected_rows import SelectedRows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
 from exhume.layer_states import LayerStates
+from exhume.network_ends import NetworkEnds
+from exhume.recipe import Recipe
 from exhume.shown import Shown
 from exhume.start_rule import StartRule
 
@@ -93,6 +95,10 @@ class Observation(Shown):
     """The bias of the first layer before training, with its rows."""
     output_bias: Float[Tensor, " k"] | None = None
     """The bias of the head, or its change as the weights have it: the weights of a feature that is always 1."""
+    ends: NetworkEnds | None = None
+    """The whole network before and after training, where both are known; not written to the file either."""
+    recipe: Recipe | None = None
+    """How the network was trained, where its owner says so; it comes from a file of its own."""
 
     def __post_init__(self) -> None:
         if self.weights.shape[1] != self.features.p:

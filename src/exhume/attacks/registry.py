@@ -33,6 +33,7 @@ BUILT_IN = (
     ("kkt", "exhume.attacks.tangent.newton:KktAttack"),
     ("silent-units", "exhume.attacks.silent.attack:SilentUnits"),
     ("informed", "exhume.attacks.informed.attack:InformedAttack"),
+    ("replay", "exhume.attacks.replay.attack:Replay"),
 )
 
 _registered: list[type["AnyMethod"]] = []

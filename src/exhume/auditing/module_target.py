@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -14,6 +15,7 @@ from exhume.observing.beside import Beside
 from exhume.observing.dense_layers import unchanged
 from exhume.observing.of_module import SeenModule, Start, look_at
 from exhume.observing.seen_layers import seen_layers
+from exhume.recipe import Recipe
 
 
 def target_of_module(
@@ -25,13 +27,14 @@ def target_of_module(
     norm: float | None = None,
     image_shape: tuple[int, int, int] | None = None,
     beside: Beside | None = None,
+    training: Recipe | None = None,
 ) -> AuditTarget:
     """The head of a module and the features that it reads. The module itself is left as it is.
 
-    `beside` is what a checkpoint keeps beside the weights: further states of its layers.
+    `beside` is what a checkpoint keeps beside the weights: further states of its layers. `training`: the recipe.
     """
     seen = look_at(model, input_shape, head, initial, norm, image_shape=image_shape, beside=beside)
-    name, observation, trained = seen.head_name, seen.observation, seen.trained
+    name, observation, trained = seen.head_name, replace(seen.observation, recipe=training), seen.trained
     layer, kind = find_head(trained, name), next(trained.parameters())
     moved = _known_to_have_moved(seen)
 
@@ -43,7 +46,7 @@ def target_of_module(
                 if key in moved and weights is not own.weight and weights is not own.bias:
                     weights.copy_(change(weights.detach()))
         again = partial(target_of_module, other, head=name, input_shape=input_shape, initial=initial)
-        return again(norm=norm, image_shape=image_shape, beside=beside)
+        return again(norm=norm, image_shape=image_shape, beside=beside, training=training)
 
     outside = layer.bias is not None and not seen.published.is_network
     return AuditTarget(

@@ -24,6 +24,7 @@ from exhume.experiments.known_samples import keep_known
 from exhume.experiments.run import RunFolder
 from exhume.known import load_known
 from exhume.observation import Observation
+from exhume.recipe import read_recipe
 from exhume.requests.attack import AttackOptions
 from exhume.torch_values import parse_device, parse_dtype, parse_products
 from exhume.values import parse_samples
@@ -80,12 +81,14 @@ class AttackRequest(AttackOptions):
         if self._takes_known:
             given = None if self.known is None else Path(self.known)
             observation = replace(observation, known=keep_known(folder, given, observation.d))
+        if self.recipe_file is not None:
+            observation = replace(observation, recipe=read_recipe(Path(self.recipe_file)))
         return prepare(observation, settings)
 
     def files(self) -> dict[str, str]:
         """The options that are files, as they were given."""
         subspace = self.subspace if self._subspace_source() == "given" else None
-        named = {"subspace": subspace, "known": self.known, "spectrum": self.spectrum}
+        named = {"subspace": subspace, "known": self.known, "spectrum": self.spectrum, "recipe": self.recipe_file}
         return {option: path for option, path in named.items() if path is not None}
 
     def read_files(self, outline: Outline) -> dict[str, str]:
@@ -100,6 +103,8 @@ class AttackRequest(AttackOptions):
             read_subspace(paths["subspace"], outline.d)
         if "known" in paths:
             load_known(paths["known"], outline.d)
+        if "recipe" in paths:
+            read_recipe(paths["recipe"])
         if "spectrum" in paths and outline.image_shape is not None:
             read_spectrum(paths["spectrum"], outline.image_shape)
         return {option: content_digest(path) for option, path in paths.items()}
@@ -124,6 +129,8 @@ class AttackRequest(AttackOptions):
         if self.known is not None and not self._takes_known:
             takers = " or ".join(method.name for method in known_methods() if method.takes_known)
             raise UsageError(f"expected --known with --method {takers}, found {self.method}")
+        if self.recipe_file is not None and self.method != "replay":
+            raise UsageError(f"expected --recipe-file with --method replay, found {self.method}")
         if not self._has_prior:
             for option, value in (("--spectrum", self.spectrum), ("--resolution", self.resolution)):
                 if value is not None:

@@ -50,6 +50,7 @@ _TITLES: dict[Kind, str] = {
     "subspace": "A subspace that the data lie in",
     "labels": "The labels",
     "records": "Any training sample, or the seed that drew them",
+    "recipe": "The recipe of the training",
 }
 
 
