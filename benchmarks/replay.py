@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.attacks.running.loop import Limits, run_attack
+from exhume.recipe import Optimiser
 
 CLOSE = 0.1
 HEADS = (
@@ -31,7 +32,7 @@ HEADS = (
 @dataclass(frozen=True)
 class Line:
     name: str
-    optimiser: str
+    optimiser: Optimiser
     rate: float
     steps: int
     n: int
@@ -90,7 +91,7 @@ def trained(line: Line, inputs: Tensor, labels: Tensor, seed: int) -> exhume.Obs
 
 def measured(line: Line, seed: int, budget: float, out: Path) -> str:
     inputs, labels = digits(line.n, seed)
-    observation = trained(line, inputs, labels, seed).told(line.n)
+    observation = trained(line, inputs, labels, seed).knowing(line.n)
     checkpoint = out / f"{line.name}-{seed}.safetensors"
     attacked = run_attack(observation, exhume.Replay(), seed=seed, limits=Limits(budget), checkpoint=checkpoint)
     found = attacked.reconstruction

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from exhume.auditing.layers import facts_of_module
 from exhume.auditing.target import AuditTarget, what_the_head_holds
-from exhume.features.ridge import RidgeFeatures
 from exhume.networks.head import find_head, layer_in_front
 from exhume.observing.beside import Beside
 from exhume.observing.dense_layers import unchanged
@@ -49,7 +48,7 @@ def target_of_module(
         again = partial(target_of_module, other, head=name, input_shape=input_shape, initial=initial)
         return again(norm=norm, image_shape=image_shape, beside=beside, training=training)
 
-    outside = layer.bias is not None and isinstance(seen.published, RidgeFeatures)
+    outside = layer.bias is not None and not seen.published.is_network
     return AuditTarget(
         observation=observation,
         features=seen.published,

@@ -104,8 +104,10 @@ def look_at(
     features = end if start is None or not moved else averaged_features(start, end)
     seen = seen_as_ridge(observe_head(features, last, knowledge, image_shape, initial=first))
     published: RidgeFeatures | ModuleFeatures = end
-    if isinstance(seen.features, RidgeFeatures):
-        published = seen_as_ridge(observe_head(end, last, Knowledge())).features
+    form = []
+    if not seen.features.is_network:
+        published = seen_as_ridge(observe_head(end, last, Knowledge())).ridge
+        form = [f"The features are {published.form('W')}: tried out."]
     layers: tuple[LayerStates, ...] = () if started is None else dense_layers(trained, started, input_shape)
     others, unused = ((), ()) if beside is None else layers_beside(trained, beside, input_shape)
     return SeenModule(
@@ -121,7 +123,7 @@ def look_at(
         trained=trained,
         started=started,
         drift=drift,
-        notes=tuple(note for note in (said, _form(published), *unused) if note),
+        notes=tuple(note for note in (said, *form, *unused) if note),
     )
 
 
@@ -152,12 +154,6 @@ def _drift(trained: PenultimateFeatures, started: PenultimateFeatures) -> float:
 
 def _initial(initial: Start) -> Initial:
     return "known" if isinstance(initial, Mapping) else "zero" if initial == "zero" else "distribution"
-
-
-def _form(features: RidgeFeatures | ModuleFeatures) -> str | None:
-    if isinstance(features, ModuleFeatures):
-        return None
-    return f"The features are {features.activation.name}(Wx{'' if features.bias is None else ' + b'}): tried out."
 
 
 def default_input_shape(model: nn.Module) -> tuple[int, ...]:

@@ -33,7 +33,6 @@ from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
 
 CHECKPOINT_SECONDS = 20.0
-TRACE_COLUMNS = ("iteration", "loss", "passes", "seconds")
 
 
 @dataclass(frozen=True)
