@@ -16,6 +16,7 @@ from exhume.cli import (
     rank,
     report,
     runs,
+    scan,
 )
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
@@ -41,6 +42,7 @@ add_command(app, "evaluate", evaluate.evaluate)
 add_command(app, "known", known.known)
 add_command(app, "compare", compare.compare)
 add_command(app, "audit", audit.audit)
+add_command(app, "scan", scan.scan)
 add_command(app, "rank", rank.rank)
 add_command(app, "report", report.report)
 add_command(app, "runs", runs.runs)
