@@ -4,7 +4,7 @@ import io
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.lib import format as npy_format
@@ -66,7 +66,7 @@ def array_of(content: bytes, name: str) -> np.ndarray:
     return np.frombuffer(content, dtype, offset=file.tell(), count=math.prod(shape)).reshape(shape, order=order)
 
 
-def _header(file: BinaryIO, name: str, size: int) -> tuple[tuple[int, ...], str, np.dtype]:
+def _header(file: BinaryIO, name: str, size: int) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype]:
     """Shape, order and type, where they agree with the bytes that are there."""
     try:
         version = npy_format.read_magic(file)

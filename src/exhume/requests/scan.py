@@ -14,9 +14,7 @@ class ScanRequest(Request):
     path: Annotated[Path, Option("A model file, or a folder as it would be published.", argument=True)]
     fail_on: Annotated[
         FailOn | None,
-        Option(
-            "Exit with 1 if there is training data (data), or also leads to it (leads), or also unread files (unread)."
-        ),
+        Option("Exit with 1 at training data (data), also at leads to it (leads), also at unread files (unread)."),
     ] = None
     rows: Annotated[
         Path | None,

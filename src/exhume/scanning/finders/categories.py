@@ -19,7 +19,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             if sum(sizes) and model.members.get("categories") == "auto":
                 yield _finding(model, file.name, "categories_", sizes)
         for model in contents.objects_of(*LABELS):
-            if "." in model.where and model.where.rpartition(".")[2].startswith(("_label", "label_")):
+            if model.where.rpartition(".")[2].startswith(("_label", "label_")):
                 continue  # the classes of a classifier, which its answers name anyway
             size = _size(model.members.get("classes_"))
             if size:

@@ -1,6 +1,7 @@
 """What an imputer fills gaps with comes from the training data."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from exhume.formats.contents import StoredArray
 from exhume.scanning.finding import Certainty, Finding, Holds
@@ -24,7 +25,8 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             found = node.array("imputed_value_floats") or node.members.get("imputed_value_int64s")
             count = found.numbers if isinstance(found, StoredArray) else len(found) if isinstance(found, list) else 0
             if count:
-                yield _finding(count, "ONNX, of a strategy that is not told", f"{file.name}: {node.where}", False)
+                found_at = f"{file.name}: {node.where}"
+                yield replace(_finding(count, "ONNX", found_at, False), gives_away="a mean, median or mode per column")
 
 
 def _finding(count: int, how: str, where: str, literal: bool) -> Finding:
@@ -34,7 +36,7 @@ def _finding(count: int, how: str, where: str, literal: bool) -> Finding:
         certainty=Certainty.CERTAIN,
         what=f"{count:,} values that gaps are filled with ({how})",
         where=where,
-        gives_away="one value per column that occurred in the training data" if literal else "means of columns",
+        gives_away="one value per column that occurred in the training data" if literal else "a mean per column",
         remedy="round them, or fit the imputer on data that is public",
         attack="none: they narrow down what a record can be",
     )

@@ -29,7 +29,7 @@ def _finding(what: str, where: str, contents: Contents | None) -> Finding:
         certainty=Certainty.LIKELY if contents is None else Certainty.CERTAIN,
         what=what,
         where=where,
-        gives_away="the difference of the two: a weighted sum of the last updates, for which no start of training is needed",
+        gives_away="the difference of the two: a weighted sum of the last updates; no start of training is needed",
         remedy="publish one of the two",
         attack="exhume audit: silent units on the weights minus their moving average",
     )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from exhume.errors import ExhumeError
@@ -37,7 +38,8 @@ def find(inventory: Inventory) -> Iterator[Finding]:
         for network in contents.objects_of(*NETWORKS):
             if type(network.members.get("random_state")) is int:
                 where = f"{file.name}: {network.where or network.class_name}.random_state"
-                yield _seed(network.members["random_state"], where, Certainty.CERTAIN)
+                again = "draw fit's first weights again from random_state; then exhume audit --initial FIRST"
+                yield replace(_seed(network.members["random_state"], where, Certainty.CERTAIN), attack=again)
         heads = {part for name in contents.arrays for part in name.split(".")[:1]}
         for key in sorted(heads & set(INITIAL)):
             yield _weights(f"weights under the name {key!r} beside others", f"{file.name}: {key}", Certainty.LIKELY)
