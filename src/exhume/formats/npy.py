@@ -29,7 +29,7 @@ def read_npy(path: Path) -> Contents:
     def mapped() -> np.ndarray:
         if 0 in shape:
             return np.zeros(shape, dtype)
-        return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape, order=order)  # type: ignore[call-overload]
+        return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape, order=order)
 
     name = path.stem
     return Contents("NumPy", {name: StoredArray(name, shape, str(dtype), mapped)})
