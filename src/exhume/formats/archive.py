@@ -37,14 +37,14 @@ class Archive:
             raise ExhumeError(
                 f"expected at most {largest:,} bytes of {name!r} in {self.path}, found {entry.file_size:,}"
             )
-        with self._archive.open(entry) as file:
+        with _whole(self.path), self._archive.open(entry) as file:
             content = file.read(entry.file_size + 1)
         if len(content) != entry.file_size:
             raise ExhumeError(f"expected {entry.file_size:,} bytes of {name!r} in {self.path}, found another number")
         return content
 
     def start(self, name: str, count: int) -> bytes:
-        with self._archive.open(self.entries[name]) as file:
+        with _whole(self.path), self._archive.open(self.entries[name]) as file:
             return file.read(count)
 
     def place(self, name: str) -> int | None:
@@ -60,19 +60,19 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
+    with _whole(path):
+        opened = zipfile.ZipFile(path)
+    with opened:
+        _check(opened.infolist(), path, path.stat().st_size)
+        yield Archive(path, opened)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Whatever zipfile stumbles over is one line."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            _check(archive.infolist(), path, path.stat().st_size)
-            yield Archive(path, archive)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        OSError,
-        EOFError,
-        ValueError,
-        NotImplementedError,
-        RuntimeError,
-    ) as problem:
+        yield
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError) as problem:
         found = str(problem) or "its end too early"
         raise ExhumeError(f"expected a whole zip archive at {path}, found: {found}; save it again") from problem
 

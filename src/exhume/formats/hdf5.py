@@ -8,8 +8,9 @@ to open another one.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ Opener = Callable[[], Any]
 
 
 @contextmanager
-def open_hdf5(path: Path, file: BinaryIO | None = None) -> Iterator[Any]:
+def open_hdf5(path: Path, file: BufferedIOBase | None = None) -> Iterator[Any]:
     """The file at `path`, or one that is inside it and is handed over open."""
     h5py = require("h5py", "keras", path)
     try:

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from exhume.errors import ExhumeError
 from exhume.formats.archive import open_archive
@@ -95,7 +95,7 @@ def _layers(config: dict[str, Any], path: Path) -> tuple[StoredObject, ...]:
 
 
 @contextmanager
-def _inside(path: Path) -> Iterator[BinaryIO]:
+def _inside(path: Path) -> Iterator[io.BufferedIOBase]:
     """The weights inside the archive as a file: a window on the archive, where they are stored as they are."""
     with open_archive(path) as archive:
         entry, place = archive.entries[WEIGHTS], archive.place(WEIGHTS)
@@ -105,13 +105,13 @@ def _inside(path: Path) -> Iterator[BinaryIO]:
         return
     assert place is not None
     with path.open("rb") as file:
-        yield cast(BinaryIO, io.BufferedReader(_Window(file, place, entry)))
+        yield io.BufferedReader(_Window(file, place, entry))
 
 
 class _Window(io.RawIOBase):
     """The bytes of one entry of an archive, read where they lie."""
 
-    def __init__(self, file: BinaryIO, start: int, entry: zipfile.ZipInfo) -> None:
+    def __init__(self, file: io.BufferedIOBase, start: int, entry: zipfile.ZipInfo) -> None:
         self._file, self._start, self._size, self._at = file, start, entry.file_size, 0
 
     def readable(self) -> bool:

@@ -30,9 +30,8 @@ def read_onnx(path: Path) -> Contents:
     arrays = {found.name: found for found in _initialisers(onnx, model.graph, path)}
     objects = tuple(_nodes(onnx, model.graph, path, 0))
     values = {
-        "producer": f"{model.producer_name} {model.producer_version}".strip()[:80],
-        "inputs": [value.name for value in model.graph.input],
-        "outputs": [value.name for value in model.graph.output],
+        "inputs": [_printable(value.name, path) for value in model.graph.input],
+        "outputs": [_printable(value.name, path) for value in model.graph.output],
     }
     return Contents("ONNX", arrays, objects, values)
 
@@ -90,10 +89,13 @@ def _nodes(onnx: Any, graph: Any, path: Path, depth: int) -> Iterator[StoredObje
     if depth > DEEPEST:
         raise ExhumeError(f"expected at most {DEEPEST} graphs inside each other in {path}, found more")
     for number, node in enumerate(graph.node):
-        members: dict[str, Any] = {"inputs": list(node.input), "outputs": list(node.output)}
+        members: dict[str, Any] = {
+            "inputs": [_printable(name, path) for name in node.input],
+            "outputs": [_printable(name, path) for name in node.output],
+        }
         where = _printable(node.name or f"{node.op_type}_{number}", path)
         for attribute in node.attribute:
-            members[attribute.name] = _attribute(onnx, attribute, where, path)
+            members[_printable(attribute.name, path)] = _attribute(onnx, attribute, where, path)
             inner = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
             for graph_inside in inner:
                 list(_initialisers(onnx, graph_inside, path))
@@ -121,7 +123,8 @@ def _attribute(onnx: Any, attribute: Any, where: str, path: Path) -> Any:
     return None
 
 
-def _printable(name: str, path: Path) -> str:
-    if not name.isprintable():
+def _printable(name: str | bytes, path: Path) -> str:
+    """protobuf hands out bytes where a text is no UTF-8."""
+    if isinstance(name, bytes) or not name.isprintable():
         raise ExhumeError(f"expected names that can be printed in {path}, found {name[:80]!r}")
     return name

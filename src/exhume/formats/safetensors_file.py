@@ -43,7 +43,7 @@ def read_shards(index: Path) -> Contents:
         raise ExhumeError(f"expected a weight_map from names to files in {index}, found none")
     arrays: dict[str, StoredArray] = {}
     for file in sorted(set(listed.values())):
-        if Path(file).name != file or file in ("", ".", ".."):
+        if Path(file).name != file or file in ("", ".", "..") or not file.isprintable():
             raise ExhumeError(f"expected shards beside {index}, found {file[:80]!r}, which leads elsewhere")
         found = read_safetensors(index.parent / file).arrays
         lost = [name for name, where in listed.items() if where == file and name not in found]

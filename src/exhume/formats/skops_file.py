@@ -21,7 +21,7 @@ from exhume.formats.npy import LARGEST_ENTRY, array_of, packed_array
 
 SCHEMA = "schema.json"
 LARGEST_SCHEMA = 256 * 2**20
-DEEPEST = 200
+DEEPEST = 100
 MOST_DENSE = 2**28
 """Numbers of a sparse matrix that is written out."""
 _LISTS = ("ListNode", "TupleNode", "SetNode")
@@ -36,6 +36,8 @@ def read_skops(path: Path) -> Contents:
         reader = _Schema(archive)
         try:
             reader.value(schema, "", 0)
+        except RecursionError as problem:
+            raise ExhumeError(f"expected at most {DEEPEST} levels in {path}, found more") from problem
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
             found = " ".join(str(problem).split())[:120]
             raise ExhumeError(f"expected a schema as skops writes it in {path}, found damage at {found}") from problem
