@@ -21,6 +21,7 @@ from exhume.auditing.records import (
     read_rows,
 )
 from exhume.auditing.target import AuditTarget, target_of_rows
+from exhume.auditing.without_code import ASSUMED, ReadNetwork, notes_of, read_network, start_of
 from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
@@ -47,8 +48,9 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     """
     request.check()
     records, control = _records(request, request.truth), _records(request, request.control)
-    file = read_weights(request.weights)
     truth = _truth(records, request)
+    network = read_network(request.weights) if request.model is None and request.features is None else None
+    file = read_weights(request.weights) if network is None else network.file
     note, known = None, request
     if request.initial_seed_search is not None:
         tried = request.initial_seed_search
@@ -59,8 +61,12 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
             if seed is None
             else f"Your seed is {seed}: anybody can find it, and draw the weights before training from it."
         )
-    read_target = _rows_target if request.model is None else _module_target
-    target = read_target(known, file, truth)
+    if network is not None:
+        target = _chain_target(known, network, truth)
+    elif request.model is None:
+        target = _rows_target(known, file, truth)
+    else:
+        target = _module_target(known, _build(str(request.model), None), _start(known), file, truth)
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
@@ -114,10 +120,20 @@ def _control(
     return found.first(len(truth.inputs))
 
 
-def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> AuditTarget:
-    model = _build(str(request.model), None)
+def _chain_target(request: AuditRequest, network: ReadNetwork, truth: Truth | None) -> AuditTarget:
+    """Without code: the layers in their order, with the activation that was given, told by the file, or assumed."""
+    model = network.module(request.activation or network.activation or ASSUMED)
+    start: Start = "zero" if request.initial == "zero" else None
+    if request.initial not in (None, "zero"):
+        start = start_of(network, Path(str(request.initial)))
+    target = _module_target(request, model, start, network.file, truth)
+    return replace(target, notes=(*notes_of(network, request.activation, truth), *target.notes))
+
+
+def _module_target(
+    request: AuditRequest, model: nn.Module, start: Start, file: WeightsFile, truth: Truth | None
+) -> AuditTarget:
     load_state(model, file.tensors, str(request.weights))
-    start = _start(request)
     _require_change(start, file)
     image_shape = None if truth is None else truth.image_shape
     shape = request.input_shape()

@@ -38,19 +38,27 @@ def read_safetensors(path: Path) -> Contents:
 
 def read_shards(index: Path) -> Contents:
     """All files that an index names, which lie beside it, as one."""
+    arrays: dict[str, StoredArray] = {}
+    for file in shard_files(index):
+        arrays |= read_safetensors(file).arrays
+    return Contents("safetensors, in shards", arrays)
+
+
+def shard_files(index: Path) -> list[Path]:
+    """The files of an index, each with the tensors that the index says it has."""
     listed = read_json_object(index).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
         raise ExhumeError(f"expected a weight_map from names to files in {index}, found none")
-    arrays: dict[str, StoredArray] = {}
+    files = []
     for file in sorted(set(listed.values())):
         if Path(file).name != file or file in ("", ".", "..") or not file.isprintable():
             raise ExhumeError(f"expected shards beside {index}, found {file[:80]!r}, which leads elsewhere")
-        found = read_safetensors(index.parent / file).arrays
+        found = read_header(index.parent / file).entries
         lost = [name for name, where in listed.items() if where == file and name not in found]
         if lost:
             raise ExhumeError(f"expected {lost[0][:80]!r} in {file}, as {index} says, found no such tensor")
-        arrays |= found
-    return Contents("safetensors, in shards", arrays)
+        files.append(index.parent / file)
+    return files
 
 
 def _reader(path: Path, name: str, entry: Entry) -> Callable[[], np.ndarray]:

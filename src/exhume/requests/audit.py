@@ -20,12 +20,17 @@ class TargetOptions(Request):
     """Which weights, and what they are weights of."""
 
     weights: Annotated[
-        Path, Option("safetensors, or a PyTorch state dict or checkpoint (weights only).", argument=True)
+        Path,
+        Option(
+            "safetensors, a PyTorch state dict or checkpoint (weights only), a Hub folder, ONNX, Keras, skops.",
+            argument=True,
+        ),
     ]
     model: Annotated[
         str | None,
         Option(
-            "Your function that returns the torch.nn.Module. It is code, and it runs only because you name it.",
+            "Your function that returns the torch.nn.Module. It is code, and it runs only because you name it. Without "
+            "it the network is read from the tensors, where they are a chain of dense layers.",
             metavar="PACKAGE.MODULE:FACTORY",
         ),
     ] = None
@@ -33,7 +38,9 @@ class TargetOptions(Request):
     features: Annotated[
         Path | None, Option("Without code: a safetensors file with V (p x d), and b if there is a bias.")
     ] = None
-    activation: Annotated[str | None, Option("With --features: relu, tanh, gelu, ...")] = None
+    activation: Annotated[
+        str | None, Option("Without --model: relu, tanh, gelu, ...; default: as the file says, or relu.")
+    ] = None
     initial: Annotated[
         str | None,
         Option(
@@ -98,12 +105,8 @@ class AuditRequest(RecordOptions, TargetOptions):
 
     def check(self) -> None:
         """Whether the options agree with each other."""
-        if (self.model is None) == (self.features is None):
-            found = "both" if self.model else "neither"
-            raise UsageError(
-                "expected --model package.module:factory, or --features V.safetensors --activation relu, "
-                f"found {found} of them"
-            )
+        if self.model is not None and self.features is not None:
+            raise UsageError("expected --model package.module:factory or --features V.safetensors, found both of them")
         if self.features is not None and self.activation is None:
             raise UsageError("expected --activation with --features, e.g. --activation relu, found none")
         if self.model is not None and self.activation is not None:
