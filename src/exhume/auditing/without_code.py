@@ -161,7 +161,7 @@ def read_kind(path: Path) -> str:
 
 def _tensor(values: np.ndarray) -> Tensor:
     kind = np.float64 if values.dtype == np.float64 else np.float32
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=kind))
+    return torch.from_numpy(np.array(values, dtype=kind, order="C"))
 
 
 def _optimiser(chain: DenseChain) -> dict[str, Any] | None:
