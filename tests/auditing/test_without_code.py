@@ -165,6 +165,7 @@ def test_the_question_is_the_same_as_with_code(victim: Victim, tmp_path: Path, s
     assert "gives 100% of them their own class" in none.target.notes[1]
 
 
+@pytest.mark.usefixtures("shapes_unchecked")
 def test_the_result_is_the_same_as_with_code(exhume: Command, victim: Victim) -> None:
     save_file(victim.after, "after.safetensors")
     save_file(victim.before, "before.safetensors")

@@ -31,6 +31,7 @@ from exhume.report.page import write_page
 from exhume.report.pieces import reading_of
 from exhume.report.recipes import check_recipes, recipes_section
 from exhume.report.subject import Artefact, Subject
+from exhume.report.tables import compared, exact_rates
 from exhume.report.verdict import verdict
 from exhume.shown import Shown
 from exhume.verdicts import Verdict
@@ -99,11 +100,17 @@ class Audit(Shown):
             "error": error.get("value"),
             "chance_error": error.get("chance"),
             **self._relative_errors(),
+            **self._exact_cells(),
             "rank": None,
             "layer": None,
             **({} if found is None else found.summary()),
             "what_if": self.subject.what_if,
         }
+
+    def _exact_cells(self) -> dict[str, Any]:
+        """Of a table: the share of records, and of the cells of each column, that came back exactly."""
+        lines = compared(self.subject, self.evidence)
+        return exact_rates(self.subject, lines) if lines else {}
 
     def _lines(self) -> dict[str, str | int | float | None]:
         found, recovered = self.subject.found, self.evidence.recovered

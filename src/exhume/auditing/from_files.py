@@ -13,12 +13,13 @@ from exhume.auditing.audit import Audit, Question
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import (
     Control,
+    TableOptions,
     control_from_images,
     control_from_rows,
     is_a_file,
     load_records,
     more_of_the_same,
-    read_rows,
+    read_records,
 )
 from exhume.auditing.target import AuditTarget, target_of_rows
 from exhume.auditing.without_code import ASSUMED, ReadNetwork, notes_of, read_network, start_of
@@ -33,6 +34,7 @@ from exhume.observing.weights_file import WeightsFile, read_weights
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
 from exhume.report.subject import Artefact
+from exhume.report.tables import write_recovered
 from exhume.requests.audit import FLAT, AuditRequest
 from exhume.requests.command_line import shown_line
 
@@ -70,7 +72,9 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
-    return Question(target, artefact, file.path.name, truth, _control(control, records, truth), [shown_line(request)])
+    return Question(
+        target, artefact, file.path.name, truth, _control(request, control, records, truth), [shown_line(request)]
+    )
 
 
 def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
@@ -80,6 +84,8 @@ def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
         write_json(folder / "summary.json", audit.summary | {"report": "report.html"})
         if reveal and audit.subject.found is not None:
             save_reconstruction(audit.subject.found, folder / "reconstruction.safetensors")
+        if reveal:
+            write_recovered(audit.subject, audit.evidence, folder / "recovered.csv")
     return out / "report.html"
 
 
@@ -99,19 +105,23 @@ def _truth(records: Path | DataConfig | None, request: AuditRequest) -> Truth | 
         case None:
             return None
         case Path() as path:
-            return read_rows(path, as_image(request.input_shape()))
+            return read_records(path, as_image(request.input_shape()), _table_options(request))
         case config:
             return load_records(config)
 
 
+def _table_options(request: AuditRequest) -> TableOptions:
+    return TableOptions(request.label, request.scaling or "none")
+
+
 def _control(
-    records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
+    request: AuditRequest, records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
 ) -> Control | None:
     if truth is None:
         return None
     match records:
         case Path() as path:
-            found = control_from_rows(path)
+            found = control_from_rows(path, _table_options(request), truth)
         case None:
             more = isinstance(trained, DataConfig) and truth.image_shape is not None
             return more_of_the_same(trained, truth) if more else None  # type: ignore[arg-type]

@@ -69,13 +69,21 @@ class RecordOptions(ImageOptions):
     truth: Annotated[
         str | None,
         Option(
-            "The training records: a safetensors file with inputs (and labels), a folder of images, faces, cifar10 or "
-            "tiny-imagenet.",
+            "The training records: a table (.csv, .parquet), arrays (.npz, .npy, safetensors with inputs and labels), "
+            "a folder of images, faces, cifar10 or tiny-imagenet.",
             metavar="DATA",
         ),
     ] = None
     control: Annotated[
         str | None, Option("Records that were not trained on; default: more of the same.", metavar="DATA")
+    ] = None
+    label: Annotated[str | None, Option("Of a table: the column with the labels, which is no input.")] = None
+    scaling: Annotated[
+        str | None,
+        Option(
+            "Of a table: how numbers were scaled before training: standard or minmax (fitted to --truth), a JSON file "
+            '{"column": [centre, scale]}, or a skops file with the scaler; default: none.'
+        ),
     ] = None
     samples: Annotated[
         int | None, Field(ge=1), Option("n, the number of training records; needed with images as --truth.")
