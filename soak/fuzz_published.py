@@ -10,9 +10,11 @@ import h5py
 import joblib
 import numpy as np
 import onnx
+import pyarrow
 import skops.io
 import torch
 from onnx import TensorProto, helper
+from pyarrow import parquet
 from safetensors.torch import save_file
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPRegressor
@@ -42,6 +44,9 @@ def make_published(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps({"_name_or_path": "org/base", "seed": 4}))
     cell = {"cell_type": "code", "outputs": [{"data": {"text/html": ["<table>"]}}]}
     (folder / "look.ipynb").write_text(json.dumps({"cells": [cell]}))
+    (folder / "train.csv").write_text("age,city,ill\n31,Ulm,0\n52,Bern,1\n47.5,Ulm,1\n")
+    parquet.write_table(pyarrow.table({"age": [31.0, 52.0], "city": ["Ulm", "Bern"]}), folder / "train.parquet")
+    (folder / "scales.json").write_text('{"age": [40, 10.5], "ill": [0, 1]}')
     _make_onnx(folder / "svc.onnx", x)
     _make_keras(folder)
 

@@ -20,7 +20,8 @@ from exhume.attacks.running.checkpoint import load_checkpoint
 from exhume.attacks.running.snapshots import load_snapshots
 from exhume.attacks.subspace.file import read_subspace
 from exhume.auditing.from_files import read_question
-from exhume.auditing.records import read_rows
+from exhume.auditing.records import TableOptions, read_records, read_rows
+from exhume.auditing.without_code import read_network
 from exhume.cli.app import main
 from exhume.data.config import DataConfig
 from exhume.data.image_file import read_image
@@ -135,6 +136,10 @@ def _scan(work: Path, changed: Path) -> None:
             finding.rows.read()
 
 
+def _scales(work: Path, changed: Path) -> None:
+    read_records(changed.with_name("train.csv"), how=TableOptions(scaling=str(changed)))
+
+
 def _training(work: Path, changed: Path) -> None:
     go_on(changed)
 
@@ -203,6 +208,11 @@ TARGETS = (
     Target("scan-archives", "archive", ARCHIVES, _scan, 4),
     Target("scan-json", "json", ("published/look.ipynb", "published/config.json"), _scan, 2),
     Target("shards", "json", ("published/model.safetensors.index.json",), _published, 1),
+    Target("network", "bytes", PLAIN[:2] + PLAIN[-1:], lambda _, p: read_network(p), 2),
+    Target("network-archives", "archive", ARCHIVES[1:3], lambda _, p: read_network(p), 3),
+    Target("table", "text", ("published/train.csv",), lambda _, p: read_records(p), 2),
+    Target("parquet", "bytes", ("published/train.parquet",), lambda _, p: read_records(p), 2),
+    Target("scales", "json", ("published/scales.json",), _scales, 1),
     Target("audit", "safetensors", tuple(f"{name}.safetensors" for name in AUDITED), _audit, 5),
     Target("training", "safetensors", ("training.safetensors", "training-first.safetensors"), _training, 3, True),
     Target("trials", "text", ("trials.jsonl",), lambda _, p: Trials(p), 2, True),

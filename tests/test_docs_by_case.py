@@ -68,9 +68,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, labels = dice.normal(size=(16, 20)).round(2), np.arange(16) % 2
     names = [f"m{at}" for at in range(20)]
     with (folder / "train.csv").open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [[*names, "digit"], *([*row, label] for row, label in zip(x[:8], labels, strict=False))]
-        )
+        records = np.concatenate([x[:8], labels[:8, None]], axis=1)
+        csv.writer(file).writerows([[*names, "digit"], *records.tolist()])
     columns: dict[str, list[float]] = {name: x[8:, at].tolist() for at, name in enumerate(names)}
     pq.write_table(pa.table(columns | {"digit": labels[8:].tolist()}), folder / "test.parquet")
     np.savez(folder / "arrays.npz", inputs=x[:8], labels=labels[:8])

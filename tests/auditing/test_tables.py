@@ -189,10 +189,8 @@ def test_an_audit_of_a_table_ends_in_a_table(exhume: Command) -> None:
     assert len(secrets) >= 5
     assert all(secret in Path("shown/report.html").read_text() for secret in secrets)
     assert sorted(path.name for path in Path("hidden").iterdir()) == ["report.html", "report.json", "summary.json"]
-    for path in Path("hidden").iterdir():
-        assert not [
-            secret for secret in secrets if f">{secret}<" in path.read_text() or f'"{secret}"' in path.read_text()
-        ]
+    for text in (path.read_text() for path in Path("hidden").iterdir()):
+        assert not [secret for secret in secrets if f">{secret}<" in text or f'"{secret}"' in text]
     page = Path("hidden/report.html").read_text()
     assert "100 % of the records are exact" in page.replace("\u202f", " ").replace("100%", "100 %")
     assert "income" in page

@@ -41,10 +41,15 @@ def _from_json(table: Table, path: Path) -> Table:
     for column in table.columns:
         if column.categories is None:
             pair = told.get(column.name)
-            if not isinstance(pair, list) or len(pair) != 2 or not all(type(value) in (int, float) for value in pair):
-                raise ExhumeError(f"expected [centre, scale] of {column.name!r} in {path}, found {str(pair)[:40]}")
+            if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_number, pair)):
+                raise ExhumeError(f"expected [centre, scale] of {column.name!r} in {path}, found {str(pair)[:40]!r}")
             pairs.append(pair)
     return table.scaled([float(pair[0]) for pair in pairs], [float(pair[1]) for pair in pairs])
+
+
+def _is_number(value: object) -> bool:
+    """One that fits a float: JSON has larger whole numbers."""
+    return isinstance(value, float) or (type(value) is int and abs(value) < 2**1000)
 
 
 def _from_skops(table: Table, path: Path) -> Table:
