@@ -253,6 +253,15 @@ def test_keras_with_its_optimiser(tmp_path: Path, save: Callable[..., Path]) -> 
     assert found_in(save(some_layers(), path)) == {}
 
 
+def test_a_vocabulary_in_the_archive_of_a_keras_model(tmp_path: Path) -> None:
+    import zipfile
+
+    path = save_keras(some_layers(), tmp_path / "a.keras")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("assets/layers/text_vectorization/vocabulary.txt", "Ada\nBo")
+    assert set(found_in(path)) == {"vocabulary"}
+
+
 def test_what_was_packed_along(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("a,b\n1,2\n")
     (tmp_path / "results.csv").write_text("accuracy\n0.5\n")

@@ -45,6 +45,23 @@ def test_a_file_that_cannot_be_read_costs_a_line_and_not_the_others(tmp_path: Pa
     assert scan(tmp_path).answer.value == "unknown"
 
 
+def test_a_damaged_array_hides_nothing_in_other_files(tmp_path: Path) -> None:
+    """The numbers of support vectors are read: where those of one file cannot be, the other file still counts."""
+    from sklearn.svm import SVC
+
+    from published_files import fitted, save_skops
+
+    machine = fitted(SVC())
+    save_skops(machine, tmp_path / "whole.skops")
+    damaged = bytearray(save_skops(machine, tmp_path / "a.skops").read_bytes())
+    place = damaged.index(machine.support_.tobytes())
+    damaged[place] ^= 1  # its checksum is wrong then
+    (tmp_path / "a.skops").write_bytes(damaged)
+    done = scan(tmp_path)
+    assert [finding.where.partition(":")[0] for finding in done.findings] == ["whole.skops"]
+    assert [item.name for item in done.unread] == ["a.skops"]
+
+
 def test_names_that_would_change_a_terminal_are_shown_quoted(tmp_path: Path) -> None:
     (tmp_path / "train\x1b[2J.csv").write_text("a")
     (finding,) = scan(tmp_path).findings

@@ -48,13 +48,12 @@ class StoredObject:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """One file. `values` are plain settings under dotted names; `notes` say what of it was left out."""
+    """One file. `values` are plain settings under dotted names."""
 
     kind: str
     arrays: Mapping[str, StoredArray] = field(default_factory=dict)
     objects: tuple[StoredObject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
     def objects_of(self, *class_names: str) -> Iterator[StoredObject]:
         return (found for found in self.objects if found.class_name in class_names)

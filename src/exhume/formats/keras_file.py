@@ -41,8 +41,7 @@ def read_keras(path: Path) -> Contents:
 
     with opener() as root:
         arrays = stored_arrays(root, path, opener)
-    notes = tuple(f"{name} lies in the archive, and was not read" for name in others if not name.endswith("/"))
-    return Contents("Keras", arrays, _layers(config, path), {"config": config}, notes)
+    return Contents("Keras", arrays, _layers(config, path), {"config": config, "beside": others})
 
 
 def read_h5(path: Path) -> Contents:

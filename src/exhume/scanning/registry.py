@@ -28,7 +28,8 @@ from exhume.scanning.finders import (
 from exhume.scanning.finding import Finding
 from exhume.scanning.inventory import Inventory
 
-FINDERS: tuple[Callable[[Inventory], Iterator[Finding]], ...] = (
+Finder = Callable[[Inventory], Iterator[Finding]]
+FINDERS: tuple[Finder, ...] = (
     support_vectors.find,
     stored_neighbours.find,
     kernel_bases.find,

@@ -1,7 +1,7 @@
 """A scan: stock is taken, every finder looks, and one sentence says what it comes to."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from exhume.errors import ExhumeError
 from exhume.private_paths import without_folders
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, Unread, take_stock
-from exhume.scanning.registry import FINDERS
+from exhume.scanning.registry import FINDERS, Finder
 
 
 class Answer(Enum):
@@ -80,13 +80,26 @@ def scan(root: Path) -> Scan:
     findings: list[Finding] = []
     unread = list(inventory.unread)
     for find in FINDERS:
-        try:
-            findings.extend(find(inventory))
-        except ExhumeError as problem:
-            name = find.__module__.rpartition(".")[2]
-            unread.append(Unread(name, without_folders(str(problem), inventory.root)))
+        found, failed = _looked(find, inventory)
+        findings += found
+        unread += failed
     findings.sort(key=lambda finding: (finding.severity, finding.where))
     return Scan(inventory, tuple(findings), tuple(unread))
+
+
+def _looked(find: Finder, inventory: Inventory) -> tuple[list[Finding], list[Unread]]:
+    """What a finder finds in all files together; where one of them stops it, in each by itself."""
+    try:
+        return list(find(inventory)), []
+    except ExhumeError:
+        found: list[Finding] = []
+        failed: list[Unread] = []
+        for file in inventory.files:
+            try:
+                found += find(replace(inventory, files=(file,)))
+            except ExhumeError as problem:
+                failed.append(Unread(file.name, without_folders(str(problem), inventory.root)))
+        return found, failed
 
 
 def _count(number: int, what: str) -> str:

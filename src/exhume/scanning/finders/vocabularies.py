@@ -32,6 +32,9 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             count = _count(layer.members["settings"].get("vocabulary"))
             if count:
                 yield _words(count, f"Keras {layer.class_name}", f"{file.name}: {layer.where}", Certainty.CERTAIN)
+        for asset in contents.values.get("beside", ()):  # of a .keras archive
+            if "vocabulary" in asset.rpartition("/")[2]:
+                yield _words(None, "a file of a Keras layer", f"{file.name}: {asset}", Certainty.LIKELY)
     for file in inventory.files:
         name = file.path.name
         if name == ADDED:
