@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
     OneHotEncoder,
     OrdinalEncoder,
     QuantileTransformer,
+    RobustScaler,
     StandardScaler,
 )
 from sklearn.svm import SVC, SVR, LinearSVC, OneClassSVM
@@ -53,12 +54,27 @@ CITIES = np.array([["Ulm"], ["Bern"], ["Ulm"]], dtype=object)
 
 @pytest.mark.parametrize("model", [SVC(), SVC(kernel="linear"), SVR(), OneClassSVM()], ids=str)
 def test_every_support_vector_is_listed(tmp_path: Path, model: Any) -> None:
-    model = fitted(make_pipeline(StandardScaler(), model))
+    model = fitted(model)
     finding = found_in(save_skops(model, tmp_path / "a.skops"))["support-vectors"]
-    np.testing.assert_array_equal(rows(finding), model[-1].support_vectors_)
+    np.testing.assert_array_equal(rows(finding), model.support_vectors_)
     assert finding.rows is not None
-    assert finding.rows.numbers == tuple(model[-1].support_)
+    assert finding.rows.numbers == tuple(model.support_)
     assert finding.certainty.value == "certain"
+
+
+@pytest.mark.parametrize("scalers", [[StandardScaler()], [MinMaxScaler(), RobustScaler()]], ids=str)
+def test_records_behind_scalers_come_in_their_own_units(tmp_path: Path, scalers: list[Any]) -> None:
+    machine = fitted(make_pipeline(*scalers, SVC()))
+    finding = found_in(save_skops(machine, tmp_path / "a.skops"))["support-vectors"]
+    np.testing.assert_allclose(rows(finding), X[machine[-1].support_], atol=1e-12)
+    assert "in their own units" in finding.gives_away
+    neighbours = fitted(make_pipeline(*scalers, KNeighborsClassifier(3)))
+    finding = found_in(save_skops(neighbours, tmp_path / "b.skops"))["stored-neighbours"]
+    np.testing.assert_allclose(rows(finding), X, atol=1e-12)
+    other = fitted(make_pipeline(Nystroem(random_state=0, n_components=5), StandardScaler(), SVC()))
+    finding = found_in(save_skops(other, tmp_path / "c.skops"))["support-vectors"]
+    np.testing.assert_array_equal(rows(finding), other[-1].support_vectors_)
+    assert "as the model saw them" in finding.gives_away
 
 
 @pytest.mark.parametrize("model", [SVC(), SVC(probability=False, kernel="poly"), SVR()], ids=str)

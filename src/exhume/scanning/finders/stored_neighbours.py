@@ -6,6 +6,7 @@ from exhume.formats.contents import Contents, StoredArray, StoredObject
 from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds, StoredRows
 from exhume.scanning.inventory import Inventory
 from exhume.scanning.stored_rows import rows_of, whole_numbers
+from exhume.scanning.units import OWN_UNITS, in_own_units
 
 REMEDY = "publish a model that does not look records up, or replace them by centroids of many records each"
 KEPT_BY_CLASS = {
@@ -27,7 +28,10 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             rows = None if name is None else rows_of(model.members.get(name), _numbers(model))
             if rows is not None:
                 kept.append(model)
-                yield _finding(rows, f"{file.name}: {_place(model)}.{name}", model.class_name, model)
+                own = in_own_units(rows, model, contents)
+                yield _finding(
+                    own or rows, f"{file.name}: {_place(model)}.{name}", model.class_name, model, own is not None
+                )
         yield from _trees(file.name, contents, kept)
         yield from _constants(file.name, contents)
 
@@ -57,7 +61,7 @@ def _constants(name: str, contents: Contents) -> Iterator[Finding]:
                 yield _finding(rows, f"{name}: {source}", "nearest neighbours in ONNX", None)
 
 
-def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None) -> Finding:
+def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None, own_units: bool = False) -> Finding:
     labels = model is not None and isinstance(model.members.get("_y"), StoredArray)
     return Finding(
         rule="stored-neighbours",
@@ -65,7 +69,8 @@ def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None
         certainty=Certainty.CERTAIN,
         what=f"{rows.count:,} stored records of {rows.columns:,} numbers ({kind})",
         where=where,
-        gives_away=f"every record that the model looks up{', with its label' if labels else ''}",
+        gives_away=f"every record that the model looks up{', with its label' if labels else ''}"
+        f"{', ' + OWN_UNITS if own_units else ''}",
         remedy=REMEDY,
         attack=READ_IT,
         rows=rows,

@@ -7,6 +7,7 @@ from exhume.formats.contents import StoredArray, StoredObject
 from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds, StoredRows
 from exhume.scanning.inventory import Inventory
 from exhume.scanning.stored_rows import rows_of, whole_numbers
+from exhume.scanning.units import OWN_UNITS, in_own_units
 
 MACHINES = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM")
 NODES = ("SVMClassifier", "SVMRegressor")
@@ -18,11 +19,13 @@ def find(inventory: Inventory) -> Iterator[Finding]:
         for machine in contents.objects_of(*MACHINES):
             rows = rows_of(machine.array("support_vectors_"), whole_numbers(machine.members.get("support_")))
             if rows is not None:
-                yield _finding(rows, f"{file.name}: {machine.where or machine.class_name}.support_vectors_", machine)
+                own = in_own_units(rows, machine, contents)
+                where = f"{file.name}: {machine.where or machine.class_name}.support_vectors_"
+                yield _finding(own or rows, where, machine, OWN_UNITS if own else "as the model saw them")
         for node in contents.objects_of(*NODES):
             rows = _rows_of_node(node)
             if rows is not None:
-                yield _finding(rows, f"{file.name}: {node.where}.support_vectors", node)
+                yield _finding(rows, f"{file.name}: {node.where}.support_vectors", node, "as the model saw them")
 
 
 def _rows_of_node(node: StoredObject) -> StoredRows | None:
@@ -35,7 +38,7 @@ def _rows_of_node(node: StoredObject) -> StoredRows | None:
     return rows_of(StoredArray(flat.name, shape, flat.dtype, lambda: flat.read().reshape(shape)), None)
 
 
-def _finding(rows: StoredRows, where: str, machine: StoredObject) -> Finding:
+def _finding(rows: StoredRows, where: str, machine: StoredObject, how: str) -> Finding:
     told = "" if rows.numbers is None else ", with their numbers in the training set"
     return Finding(
         rule="support-vectors",
@@ -43,7 +46,7 @@ def _finding(rows: StoredRows, where: str, machine: StoredObject) -> Finding:
         certainty=Certainty.CERTAIN,
         what=f"{rows.count:,} support vectors of {rows.columns:,} numbers ({machine.class_name})",
         where=where,
-        gives_away=f"{rows.count:,} training records as the model saw them{told}",
+        gives_away=f"{rows.count:,} training records {how}{told}",
         remedy=REMEDY,
         attack=READ_IT,
         rows=rows,
