@@ -27,22 +27,22 @@ class Compared:
 
 
 def compared(subject: Subject, evidence: Evidence) -> list[Compared] | None:
-    """The records in the order of the evidence; None where they are no table, or where norms cannot be told.
+    """The records in the order of the evidence; None where they are no table, or where norms or signs cannot be told.
 
-    A direction alone has no units.
+    A direction alone has no units, and a record with the better sign is more than the attack found.
     """
     truth, found = subject.truth, subject.found
     table = None if truth is None else truth.table
-    if table is None or found is None or evidence.directions_only or evidence.recovered is None:
+    if table is None or found is None or evidence.recovered is None:
+        return None
+    if evidence.directions_only or evidence.sign_free:
         return None
     if found.candidates.ndim != 2 or found.candidates.shape[1] != table.width:
         return None
     lines = []
     for row in evidence.rows:
         true, candidate = table.cells[row["sample"]], row["candidate"]
-        back = None
-        if candidate is not None:
-            back = table.back(found.candidates[candidate] * (-1.0 if row["sign_flipped"] else 1.0))
+        back = None if candidate is None else table.back(found.candidates[candidate])
         exact = tuple(
             back is not None and column.same(cell, back[at])
             for at, (column, cell) in enumerate(zip(table.columns, true, strict=True))
