@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from fuzz_published import make_published
 from fuzz_training import stop_half_way
 from PIL import Image
 from safetensors.torch import save_file
@@ -100,6 +101,7 @@ def make_corpus(folder: Path) -> None:
     folder.mkdir(parents=True)
     _make_images(folder)
     _make_tensors(folder)
+    make_published(folder / "published")
     (folder / "spec.toml").write_text(SPEC)
     (folder / "small.toml").write_text(SMALL_SPEC)
     save_spectrum(Spectrum([[1.0, 0.5, 0.25]], "made up"), folder / "spectrum.json")

@@ -3,10 +3,12 @@
 Every function takes a `random.Random` and gives the same result for the same state of it.
 """
 
+import io
 import json
 import math
 import random
 import struct
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -183,6 +185,28 @@ def mutate_safetensors(content: bytes, dice: random.Random) -> bytes:
     return struct.pack("<Q", claimed) + written + data
 
 
+def mutate_archive(content: bytes, dice: random.Random) -> bytes:
+    """One entry of a zip archive changed, and the archive made again, so that its own checks agree; or just bytes."""
+    if dice.random() < 0.2:
+        return mutate_bytes(content, dice)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    name = dice.choice(list(entries))
+    match dice.randrange(8):
+        case 0:
+            del entries[name]
+        case 1:
+            entries[dice.choice(("../a.npy", "/a", "a\\b", "schema.json", "config.json"))] = entries.pop(name)
+        case _:
+            change = mutate_json if name.endswith(".json") else mutate_bytes
+            entries[name] = change(entries[name], dice)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", dice.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+        for each, inside in entries.items():
+            archive.writestr(each, inside)
+    return packed.getvalue()
+
+
 def mutate_command(content: bytes, dice: random.Random) -> bytes:
     """A JSON list of arguments with some of them exchanged, doubled, removed, or made odd."""
     words: list[str] = json.loads(content)
@@ -206,6 +230,7 @@ MUTATORS: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "text": mutate_text,
     "json": mutate_json,
     "safetensors": mutate_safetensors,
+    "archive": mutate_archive,
     "command": mutate_command,
 }
 

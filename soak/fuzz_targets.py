@@ -20,7 +20,8 @@ from exhume.attacks.running.checkpoint import load_checkpoint
 from exhume.attacks.running.snapshots import load_snapshots
 from exhume.attacks.subspace.file import read_subspace
 from exhume.auditing.from_files import read_question
-from exhume.auditing.records import read_rows
+from exhume.auditing.records import TableOptions, read_records, read_rows
+from exhume.auditing.without_code import read_network
 from exhume.cli.app import main
 from exhume.data.config import DataConfig
 from exhume.data.image_file import read_image
@@ -31,12 +32,14 @@ from exhume.experiments.run import RunFolder
 from exhume.experiments.truth import load_truth
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import MappedRows
+from exhume.formats.reading import read_contents
 from exhume.known import load_known
 from exhume.observation import load_observation
 from exhume.observing.weights_file import read_weights
 from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
 from exhume.requests.audit import AuditRequest
+from exhume.scanning.scan import scan
 from exhume.tensor_header import read_header
 from exhume_papers.data.unpack import unpack
 from exhume_papers.studies.trials import Trials
@@ -122,6 +125,21 @@ def _audit(work: Path, changed: Path) -> None:
     )
 
 
+def _published(work: Path, changed: Path) -> None:
+    for array in read_contents(changed).arrays.values():
+        array.read()
+
+
+def _scan(work: Path, changed: Path) -> None:
+    for finding in scan(changed).findings:
+        if finding.rows is not None:
+            finding.rows.read()
+
+
+def _scales(work: Path, changed: Path) -> None:
+    read_records(changed.with_name("train.csv"), how=TableOptions(scaling=str(changed)))
+
+
 def _training(work: Path, changed: Path) -> None:
     go_on(changed)
 
@@ -156,6 +174,8 @@ def _evaluate(work: Path, changed: Path) -> None:
     run_command("evaluate", changed.parent, "--json")
 
 
+ARCHIVES = tuple(f"published/{name}" for name in ("svc.skops", "mlp.skops", "dense.keras", "arrays.npz"))
+PLAIN = tuple(f"published/{name}" for name in ("svc.onnx", "dense.h5", "rows.npy", "knn.joblib", "checkpoint.pt"))
 AUDITED = ("weights", "V", "rows", "initial", "control")
 RUN_FILES = ("config.json", "summary.json", "observation.safetensors", "truth.safetensors")
 FOUND_FILES = ("reconstruction.safetensors", "snapshots.safetensors")
@@ -182,6 +202,17 @@ TARGETS = (
     Target("rows", "safetensors", ("rows.safetensors", "runs/rf/truth.safetensors"), lambda _, p: read_rows(p), 3),
     Target("weights", "safetensors", ("weights.safetensors", "layers.safetensors"), lambda _, p: read_weights(p), 4),
     Target("torch-weights", "bytes", ("weights.pt",), lambda _, p: read_weights(p), 4),
+    Target("published", "bytes", (*ARCHIVES, *PLAIN), _published, 4),
+    Target("published-archives", "archive", ARCHIVES, _published, 6),
+    Target("scan", "bytes", (*ARCHIVES, *PLAIN), _scan, 3),
+    Target("scan-archives", "archive", ARCHIVES, _scan, 4),
+    Target("scan-json", "json", ("published/look.ipynb", "published/config.json"), _scan, 2),
+    Target("shards", "json", ("published/model.safetensors.index.json",), _published, 1),
+    Target("network", "bytes", PLAIN[:2] + PLAIN[-1:], lambda _, p: read_network(p), 2),
+    Target("network-archives", "archive", ARCHIVES[1:3], lambda _, p: read_network(p), 3),
+    Target("table", "text", ("published/train.csv",), lambda _, p: read_records(p), 2),
+    Target("parquet", "bytes", ("published/train.parquet",), lambda _, p: read_records(p), 2),
+    Target("scales", "json", ("published/scales.json",), _scales, 1),
     Target("audit", "safetensors", tuple(f"{name}.safetensors" for name in AUDITED), _audit, 5),
     Target("training", "safetensors", ("training.safetensors", "training-first.safetensors"), _training, 3, True),
     Target("trials", "text", ("trials.jsonl",), lambda _, p: Trials(p), 2, True),

@@ -39,6 +39,7 @@ from exhume.report.evidence import Evidence
 from exhume.report.page import write_page
 from exhume.report.recipes import check_recipes, recipes_section
 from exhume.report.subject import Artefact, Subject
+from exhume.report.tables import compared, exact_rates
 from exhume.report.verdict import verdict
 from exhume.shown import Shown
 from exhume.verdicts import Verdict
@@ -112,12 +113,18 @@ class Audit(Shown):
             },
             "directions_only": self.evidence.directions_only,
             "directions": self.evidence.directions,
+            **self._exact_cells(),
             "rank": None,
             "layer": None,
             **({} if found is None else found.summary()),
             "stronger": self.subject.stronger,
             "what_if": self.subject.what_if,
         }
+
+    def _exact_cells(self) -> dict[str, Any]:
+        """Of a table: the share of records, and of the cells of each column, that came back exactly."""
+        lines = compared(self.subject, self.evidence)
+        return exact_rates(self.subject, lines) if lines else {}
 
     def _lines(self) -> dict[str, str | int | float | None]:
         found, recovered = self.subject.found, self.evidence.recovered

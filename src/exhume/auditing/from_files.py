@@ -13,14 +13,16 @@ from exhume.auditing.audit import Audit, Question
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import (
     Control,
+    TableOptions,
     control_from_images,
     control_from_rows,
     is_a_file,
     load_records,
     more_of_the_same,
-    read_rows,
+    read_records,
 )
 from exhume.auditing.target import AuditTarget, target_of_rows
+from exhume.auditing.without_code import ASSUMED, ReadNetwork, notes_of, read_network, start_of
 from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
@@ -33,6 +35,7 @@ from exhume.recipe import read_recipe
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
 from exhume.report.subject import Artefact
+from exhume.report.tables import write_recovered
 from exhume.requests.audit import FLAT, AuditRequest
 from exhume.requests.command_line import shown_line
 
@@ -48,8 +51,9 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     """
     request.check()
     records, control = _records(request, request.truth), _records(request, request.control)
-    file = read_weights(request.weights)
     truth = _truth(records, request)
+    network = read_network(request.weights) if request.model is None and request.features is None else None
+    file = read_weights(request.weights) if network is None else network.file
     note, known = None, request
     if request.initial_seed_search is not None:
         tried = request.initial_seed_search
@@ -60,12 +64,18 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
             if seed is None
             else f"Your seed is {seed}: anybody can find it, and draw the weights before training from it."
         )
-    read_target = _rows_target if request.model is None else _module_target
-    target = read_target(known, file, truth)
+    if network is not None:
+        target = _chain_target(known, network, truth)
+    elif request.model is None:
+        target = _rows_target(known, file, truth)
+    else:
+        target = _module_target(known, _build(str(request.model), None), _start(known), file, truth)
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
-    return Question(target, artefact, file.path.name, truth, _control(control, records, truth), [shown_line(request)])
+    return Question(
+        target, artefact, file.path.name, truth, _control(request, control, records, truth), [shown_line(request)]
+    )
 
 
 def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
@@ -75,6 +85,8 @@ def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
         write_json(folder / "summary.json", audit.summary | {"report": "report.html"})
         if reveal and audit.subject.found is not None:
             save_reconstruction(audit.subject.found, folder / "reconstruction.safetensors")
+        if reveal:
+            write_recovered(audit.subject, audit.evidence, folder / "recovered.csv")
     return out / "report.html"
 
 
@@ -94,19 +106,23 @@ def _truth(records: Path | DataConfig | None, request: AuditRequest) -> Truth | 
         case None:
             return None
         case Path() as path:
-            return read_rows(path, as_image(request.input_shape()))
+            return read_records(path, as_image(request.input_shape()), _table_options(request))
         case config:
             return load_records(config)
 
 
+def _table_options(request: AuditRequest) -> TableOptions:
+    return TableOptions(request.label, request.scaling or "none")
+
+
 def _control(
-    records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
+    request: AuditRequest, records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
 ) -> Control | None:
     if truth is None:
         return None
     match records:
         case Path() as path:
-            found = control_from_rows(path)
+            found = control_from_rows(path, _table_options(request), truth)
         case None:
             more = isinstance(trained, DataConfig) and truth.image_shape is not None
             return more_of_the_same(trained, truth) if more else None  # type: ignore[arg-type]
@@ -115,10 +131,20 @@ def _control(
     return found.first(len(truth.inputs))
 
 
-def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) -> AuditTarget:
-    model = _build(str(request.model), None)
+def _chain_target(request: AuditRequest, network: ReadNetwork, truth: Truth | None) -> AuditTarget:
+    """Without code: the layers in their order, with the activation that was given, told by the file, or assumed."""
+    model = network.module(request.activation or network.activation or ASSUMED)
+    start: Start = "zero" if request.initial == "zero" else None
+    if request.initial not in (None, "zero"):
+        start = start_of(network, Path(str(request.initial)))
+    target = _module_target(request, model, start, network.file, truth)
+    return replace(target, notes=(*notes_of(network, request.activation, truth), *target.notes))
+
+
+def _module_target(
+    request: AuditRequest, model: nn.Module, start: Start, file: WeightsFile, truth: Truth | None
+) -> AuditTarget:
     load_state(model, file.tensors, str(request.weights))
-    start = _start(request)
     _require_change(start, file)
     image_shape = None if truth is None else truth.image_shape
     shape = request.input_shape()

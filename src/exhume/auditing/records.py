@@ -6,27 +6,44 @@ Control records go through the preparation of the training records.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.auditing.table_scaling import scale
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Preparation
 from exhume.data.load import load
 from exhume.data.records import prepare_alike
+from exhume.data.tables.reading import SUFFIXES, read_table
+from exhume.data.tables.table import Cell
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth, load_truth
+from exhume.formats.reading import read_contents
 from exhume.observing.weights_file import read_weights
 from exhume.tensor_header import read_header
 
 SAME = 1e-4
 """Pixels that differ by less are those of the same image."""
 ROWS_TENSOR = "inputs"
+ARRAYS = (".npz", ".npy")
 MOST_CLASSES = 100_000
 """Larger labels are numbers to be told, not classes."""
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table becomes rows: the column that is no input, and how numbers were scaled."""
+
+    label: str | None = None
+    scaling: str = "none"
+
+
+TABLE = TableOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,18 +111,62 @@ def records_of_rows(
 
 def is_a_file(name: str) -> bool:
     """Whether records are named by a file of rows; any other kind of file is refused here, with the way out."""
-    if name.endswith(".safetensors"):
+    if name.endswith((".safetensors", *ARRAYS, *SUFFIXES)):
         return True
     if Path(name).is_file():
         raise UsageError(
-            f"expected records as a .safetensors file, a folder of images or a known data set, found the file {name}; "
+            f"expected records as .safetensors, .csv, .parquet, .npz or .npy, a folder of images or a known data set, "
+            f"found the file {name}; "
             f"write its rows with safetensors.torch.save_file({{'inputs': rows, 'labels': labels}}, 'data.safetensors')"
         )
     return False
 
 
+def read_records(
+    path: Path, image_shape: tuple[int, int, int] | None = None, how: TableOptions = TABLE, like: Truth | None = None
+) -> Truth:
+    """Records of any file of rows. A table takes the columns and the scaling of the records that it is held against."""
+    if not path.name.endswith(SUFFIXES):
+        return read_rows(path, image_shape)
+    table = read_table(path)
+    labels = None
+    if how.label is not None:
+        table, told = table.without(how.label)
+        labels = _labels(told)
+    table = scale(table, how.scaling) if like is None or like.table is None else table.like(like.table)
+    return replace(records_of_rows(table.rows(), labels, image_shape), table=table)
+
+
+def _labels(cells: tuple[Cell, ...]) -> Tensor:
+    """Numbers as they are; texts by their place in the alphabet, as scikit-learn's classes are."""
+    if all(isinstance(cell, float) for cell in cells):
+        return torch.tensor([float(cell) for cell in cells])
+    classes = sorted({str(cell) for cell in cells})
+    return torch.tensor([float(classes.index(str(cell))) for cell in cells])
+
+
+def _read_arrays(path: Path, image_shape: tuple[int, int, int] | None) -> Truth:
+    """`inputs` (or X, x, x_train, or the only array of two or more dimensions) and `labels` (or y, y_train)."""
+    arrays = read_contents(path).arrays
+    rows = next((arrays[name] for name in (ROWS_TENSOR, "X", "x", "x_train", "X_train") if name in arrays), None)
+    if rows is None:
+        several = [array for array in arrays.values() if len(array.shape) >= 2]
+        if len(several) != 1:
+            raise ExhumeError(f"expected an array named {ROWS_TENSOR} in {path}, found {', '.join(list(arrays)[:5])}")
+        rows = several[0]
+    labels = next((arrays[name] for name in ("labels", "y", "y_train") if name in arrays), None)
+    values = [None if array is None else np.array(array.read()) for array in (rows, labels)]
+    if any(value is not None and value.dtype.kind not in "fiub" for value in values):
+        raise ExhumeError(f"expected numbers in {path}, found others")
+    tensors = [None if value is None else torch.from_numpy(value.astype(np.float64)).float() for value in values]
+    assert tensors[0] is not None
+    return records_of_rows(tensors[0], tensors[1], image_shape)
+
+
 def read_rows(path: Path, image_shape: tuple[int, int, int] | None = None) -> Truth:
     """Records of a safetensors file: the truth of a run folder, or a tensor `inputs` with `labels` beside it."""
+    if path.name.endswith(ARRAYS):
+        return _read_arrays(path, image_shape)
     if path.is_file() and read_header(path).exhume.get("kind") == "truth":
         return load_truth(path)
     tensors = read_weights(path).tensors
@@ -129,8 +190,8 @@ def load_records(config: DataConfig) -> Truth:
     )
 
 
-def control_from_rows(path: Path) -> Control:
-    found = read_rows(path)
+def control_from_rows(path: Path, how: TableOptions = TABLE, like: Truth | None = None) -> Control:
+    found = read_records(path, how=how, like=like)
     return Control(found.inputs, None if bool(found.labels.isnan().any()) else found.labels)
 
 

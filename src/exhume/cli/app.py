@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume.cli import attack, audit, evaluate, gauge, rank, report
+from exhume.cli import attack, audit, evaluate, gauge, rank, report, scan
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
@@ -29,6 +29,7 @@ add_command(app, "gauge", gauge.gauge)
 add_command(app, "attack", attack.attack)
 add_command(app, "evaluate", evaluate.evaluate)
 add_command(app, "audit", audit.audit)
+add_command(app, "scan", scan.scan)
 add_command(app, "rank", rank.rank)
 add_command(app, "report", report.report)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from exhume.data.config import Norm, Standardise
 from exhume.data.dataset import Dataset, Preparation
+from exhume.data.tables.table import Table
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors, require_tensors, write_tensors
 
@@ -29,6 +30,8 @@ class Truth:
     class_names: tuple[str, ...]
     image_shape: tuple[int, int, int] | None
     preparation: Preparation
+    table: Table | None = None
+    """The same records in their owner's units, where they came as a table."""
 
 
 def save_truth(data: Dataset, coefficients: Float[Tensor, " n"] | None, path: Path) -> None:

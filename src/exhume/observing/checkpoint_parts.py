@@ -37,7 +37,7 @@ def parts_beside(loaded: Any) -> Beside:
     notes = []
     kept: dict[str, Any] = {}
     for what, keys, read in (
-        ("optimiser's state", OPTIMISER_KEYS, _optimiser),
+        ("optimiser's state", OPTIMISER_KEYS, optimiser_part),
         ("moving average", AVERAGE_KEYS, _average),
     ):
         key = next((key for key in keys if loaded.get(key) is not None), None)
@@ -78,7 +78,7 @@ def _average(value: Any) -> dict[str, Tensor] | None:
     return None
 
 
-def _optimiser(value: Any) -> dict[str, Any] | None:
+def optimiser_part(value: Any) -> dict[str, Any] | None:
     """{"state": {number: {name: tensor}}, "param_groups": [{"params": [number, ...]}, ...]}, and nothing else."""
     if not isinstance(value, Mapping):
         return None

@@ -9,7 +9,7 @@ they are unpacked, and tensors larger than what is stored of them, are refused.
 import hashlib
 import pickletools
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,21 +83,31 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
 
 
-def _read_torch(path: Path, size: int) -> tuple[dict[str, Tensor], Beside]:
-    _check_archive(path, size)
+def load_checked(path: Path) -> Any:
+    """What torch.save wrote, if it is tensors, numbers, texts and containers of them. Tensors are mapped."""
+    _check_archive(path, path.stat().st_size)
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as problem:  # whatever is wrong in a file of unknown origin shows in many ways
         reason = " ".join(str(problem).split())[:160]
         raise ExhumeError(f"expected a PyTorch state dict in {path}, found: {reason}; {WAY_OUT}") from problem
-    tensors, beside = _state_dict(loaded, path), parts_beside(loaded)
-    for name, tensor in (*tensors.items(), *tensors_beside(beside)):
+
+
+def check_stored(tensors: Iterable[tuple[str, Tensor]], path: Path, size: int) -> None:
+    """Tensors are no larger than what the file holds of them."""
+    for name, tensor in tensors:
         claimed, stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
         if claimed > stored or stored > size:
             raise ExhumeError(
                 f"expected tensors that are stored in full in {path}, found {name!r} of {claimed:,} bytes "
                 f"in a file of {size:,}; {WAY_OUT}"
             )
+
+
+def _read_torch(path: Path, size: int) -> tuple[dict[str, Tensor], Beside]:
+    loaded = load_checked(path)
+    tensors, beside = _state_dict(loaded, path), parts_beside(loaded)
+    check_stored((*tensors.items(), *tensors_beside(beside)), path, size)
     return tensors, beside
 
 

@@ -19,6 +19,7 @@ from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.pieces import compared, reading_of, with_pieces
 from exhume.report.run_subject import subject_of_run
 from exhume.report.subject import Subject
+from exhume.report.tables import table_section
 from exhume.report.verdict import VerdictInput, verdict
 from exhume.theory import ZONE_TITLES, explain, gauge
 from exhume.verdicts import FITTED, Findings
@@ -85,6 +86,7 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "rows": evidence.rows[:MOST_ROWS],
         "rows_left_off": max(0, len(evidence.rows) - MOST_ROWS),
         **_pictures(evidence, reveal),
+        "table": table_section(subject, evidence, reveal),
         "frames": happened.frames,
         "strips": happened.strips,
         "trace": thin(subject.trace),

@@ -20,12 +20,17 @@ class TargetOptions(Request):
     """Which weights, and what they are weights of."""
 
     weights: Annotated[
-        Path, Option("safetensors, or a PyTorch state dict or checkpoint (weights only).", argument=True)
+        Path,
+        Option(
+            "safetensors, a PyTorch state dict or checkpoint (weights only), a Hub folder, ONNX, Keras, skops.",
+            argument=True,
+        ),
     ]
     model: Annotated[
         str | None,
         Option(
-            "Your function that returns the torch.nn.Module. It is code, and it runs only because you name it.",
+            "Your function that returns the torch.nn.Module. It is code, and it runs only because you name it. Without "
+            "it the network is read from the tensors, where they are a chain of dense layers.",
             metavar="PACKAGE.MODULE:FACTORY",
         ),
     ] = None
@@ -33,7 +38,9 @@ class TargetOptions(Request):
     features: Annotated[
         Path | None, Option("Without code: a safetensors file with V (p x d), and b if there is a bias.")
     ] = None
-    activation: Annotated[str | None, Option("With --features: relu, tanh, gelu, ...")] = None
+    activation: Annotated[
+        str | None, Option("Without --model: relu, tanh, gelu, ...; default: as the file says, or relu.")
+    ] = None
     initial: Annotated[
         str | None,
         Option(
@@ -65,13 +72,21 @@ class RecordOptions(ImageOptions):
     truth: Annotated[
         str | None,
         Option(
-            "The training records: a safetensors file with inputs (and labels), a folder of images, faces, cifar10 or "
-            "tiny-imagenet.",
+            "The training records: a table (.csv, .parquet), arrays (.npz, .npy, safetensors with inputs and labels), "
+            "a folder of images, faces, cifar10 or tiny-imagenet.",
             metavar="DATA",
         ),
     ] = None
     control: Annotated[
         str | None, Option("Records that were not trained on; default: more of the same.", metavar="DATA")
+    ] = None
+    label: Annotated[str | None, Option("Of a table: the column with the labels, which is no input.")] = None
+    scaling: Annotated[
+        str | None,
+        Option(
+            "Of a table: how numbers were scaled before training: standard or minmax (fitted to --truth), a JSON file "
+            '{"column": [centre, scale]}, or a skops file with the scaler; default: none.'
+        ),
     ] = None
     samples: Annotated[
         int | None, Field(ge=1), Option("n, the number of training records; needed with images as --truth.")
@@ -101,12 +116,8 @@ class AuditRequest(RecordOptions, TargetOptions):
 
     def check(self) -> None:
         """Whether the options agree with each other."""
-        if (self.model is None) == (self.features is None):
-            found = "both" if self.model else "neither"
-            raise UsageError(
-                "expected --model package.module:factory, or --features V.safetensors --activation relu, "
-                f"found {found} of them"
-            )
+        if self.model is not None and self.features is not None:
+            raise UsageError("expected --model package.module:factory or --features V.safetensors, found both of them")
         if self.features is not None and self.activation is None:
             raise UsageError("expected --activation with --features, e.g. --activation relu, found none")
         if self.model is not None and self.activation is not None:

@@ -1,0 +1,91 @@
+"""Small files as other tools write them: scikit-learn by skops, ONNX and joblib, Keras, NumPy, PyTorch, notebooks."""
+
+import io
+import json
+import warnings
+import zipfile
+from pathlib import Path
+
+import h5py
+import joblib
+import numpy as np
+import onnx
+import pyarrow
+import skops.io
+import torch
+from onnx import TensorProto, helper
+from pyarrow import parquet
+from safetensors.torch import save_file
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+
+
+def make_published(folder: Path) -> None:
+    folder.mkdir()
+    dice = np.random.default_rng(0)
+    x, y = dice.standard_normal((8, 3)), np.arange(8) % 2
+    skops.io.dump(make_pipeline(StandardScaler(), SVC()).fit(x, y), folder / "svc.skops")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one step is no convergence, and is not meant to be
+        network = MLPRegressor(hidden_layer_sizes=(4,), max_iter=1, random_state=0).fit(x, y)
+    skops.io.dump([network, OneHotEncoder().fit(y[:, None])], folder / "mlp.skops")
+    joblib.dump(KNeighborsClassifier(3).fit(x, y), folder / "knn.joblib")
+    np.save(folder / "rows.npy", x)
+    np.savez(folder / "arrays.npz", x_train=x, y=y)
+    state = {"0.weight": torch.ones(4, 3), "0.bias": torch.ones(4)}
+    kept = {"state": {0: {"exp_avg": torch.ones(4, 3)}}, "param_groups": [{"params": [0, 1]}]}
+    torch.save({"model": state, "optimizer": kept, "args": {"seed": 3}}, folder / "checkpoint.pt")
+    save_file(state, folder / "one.safetensors")
+    index = {"weight_map": dict.fromkeys(state, "one.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "config.json").write_text(json.dumps({"_name_or_path": "org/base", "seed": 4}))
+    cell = {"cell_type": "code", "outputs": [{"data": {"text/html": ["<table>"]}}]}
+    (folder / "look.ipynb").write_text(json.dumps({"cells": [cell]}))
+    (folder / "train.csv").write_text("age,city,ill\n31,Ulm,0\n52,Bern,1\n47.5,Ulm,1\n")
+    parquet.write_table(pyarrow.table({"age": [31.0, 52.0], "city": ["Ulm", "Bern"]}), folder / "train.parquet")
+    (folder / "scales.json").write_text('{"age": [40, 10.5], "ill": [0, 1]}')
+    _make_onnx(folder / "svc.onnx", x)
+    _make_keras(folder)
+
+
+def _make_onnx(path: Path, x: np.ndarray) -> None:
+    machine = helper.make_node(
+        "SVMClassifier",
+        ["h"],
+        ["label", "scores"],
+        domain="ai.onnx.ml",
+        support_vectors=x.ravel().tolist(),
+        vectors_per_class=[4, 4],
+        coefficients=[0.5] * 8,
+    )
+    dense = helper.make_node("Gemm", ["x", "w", "b"], ["h"], transB=1)
+    weights = [
+        helper.make_tensor("w", TensorProto.FLOAT, [3, 3], np.ones(9, np.float32).tobytes(), raw=True),
+        helper.make_tensor("b", TensorProto.FLOAT, [3], [0.0, 1.0, 2.0]),
+    ]
+    taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])]
+    given = [helper.make_tensor_value_info("label", TensorProto.INT64, [None])]
+    graph = helper.make_graph([dense, machine], "g", taken, given, initializer=weights)
+    onnx.save(helper.make_model(graph), path)
+
+
+def _make_keras(folder: Path) -> None:
+    layers = [
+        {"class_name": "Dense", "config": {"name": f"dense_{number}", "units": 4, "activation": "relu"}}
+        for number in range(2)
+    ]
+    settings = json.dumps({"class_name": "Sequential", "config": {"name": "s", "layers": layers}})
+    inner = io.BytesIO()
+    for place in (inner, folder / "dense.h5"):
+        with h5py.File(place, "w") as file:
+            file.attrs["model_config"] = settings
+            for number, group in enumerate(("layers/dense", "layers/dense_1")):
+                file[f"{group}/vars/0"], file[f"{group}/vars/1"] = np.ones((3 + number, 4), "f4"), np.ones(4, "f4")
+            file["optimizer/vars/2"] = np.ones((3, 4), "f4")
+    with zipfile.ZipFile(folder / "dense.keras", "w") as archive:
+        archive.writestr("config.json", settings)
+        archive.writestr("metadata.json", "{}")
+        archive.writestr("model.weights.h5", inner.getvalue())

@@ -1,0 +1,217 @@
+"""A user's network from its file alone: a chain of dense layers, whose names, shapes and order the tensors tell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from exhume.activations import activation as named_activation
+from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.truth import Truth
+from exhume.formats.chain_of_tensors import order_of
+from exhume.formats.dense_chain import DenseChain, chain_of
+from exhume.formats.reading import kind_of, read_contents
+from exhume.formats.safetensors_file import INDEX_SUFFIX, shard_files
+from exhume.observing.beside import Beside
+from exhume.observing.checkpoint_parts import optimiser_part
+from exhume.observing.weights_file import WeightsFile, load_checked, read_weights
+
+ASSUMED = "relu"
+IN_FOLDERS = ("model.safetensors", "model" + INDEX_SUFFIX, "pytorch_model.bin", "model.pt", "model.onnx", "model.keras")
+"""What a folder's weights are called, the first that is there."""
+OPTIMISER = "optimizer.pt"
+_TENSORS = ("safetensors", "torch")
+
+
+class Chain(nn.Module):
+    """Dense layers under their own names, with one activation between them."""
+
+    def __init__(self, layers: Mapping[str, tuple[Tensor, Tensor | None]], activation: str) -> None:
+        super().__init__()
+        self.order = tuple(layers)
+        self.activation = activation
+        for name, (weight, bias) in layers.items():
+            place: nn.Module = self
+            *above, last = name.split(".")
+            for part in above:
+                if part not in dict(place.named_children()):
+                    place.add_module(part, nn.Module())
+                place = place.get_submodule(part)
+            kind = weight.dtype if weight.dtype in (torch.float32, torch.float64) else torch.float32
+            dense = nn.utils.skip_init(nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None, dtype=kind)
+            place.add_module(last, dense)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        phi, values = named_activation(self.activation).value, inputs
+        for number, name in enumerate(self.order):
+            values = self.get_submodule(name)(values if number == 0 else phi(values))
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class ReadNetwork:
+    """The file, its layers in order, and what the file says of the activation (None: nothing)."""
+
+    file: WeightsFile
+    order: tuple[str, ...]
+    activation: str | None
+    notes: tuple[str, ...]
+
+    def module(self, activation: str) -> Chain:
+        tensors = self.file.tensors
+        return Chain(
+            {name: (tensors[f"{name}.weight"], tensors.get(f"{name}.bias")) for name in self.order}, activation
+        )
+
+
+def read_network(path: Path) -> ReadNetwork:
+    """Reads a file, or the weights of a folder, as a chain of dense layers; nothing of it is run."""
+    file = weights_in(path)
+    kind = kind_of(file)
+    if kind == "shards":
+        return _of_tensors(_joined(file), in_order=False)
+    if kind not in (None, *_TENSORS):
+        chain = chain_of(read_contents(file, kind), file)
+        return _of_chain(chain, file)
+    found = read_weights(file)
+    beside = _optimiser_beside(path, found.beside)
+    return _of_tensors(replace(found, beside=beside), in_order=kind == "torch")
+
+
+def weights_in(path: Path) -> Path:
+    """The file itself, or that of a folder as model hubs lay them out."""
+    if not path.is_dir():
+        return path
+    found = next((path / name for name in IN_FOLDERS if (path / name).is_file()), None)
+    if found is None:
+        some = [file for file in sorted(path.glob("*.safetensors")) if file.is_file()]
+        if len(some) != 1:
+            raise UsageError(
+                f"expected weights in the folder {path} ({', '.join(IN_FOLDERS[:3])}), found "
+                f"{len(some) or 'no'} .safetensors files; name the file"
+            )
+        found = some[0]
+    return found
+
+
+def notes_of(network: ReadNetwork, asked: str | None, truth: Truth | None) -> tuple[str, ...]:
+    """What was assumed, and how it fits the records, where their classes are known. The attack does not see them."""
+    activation = asked or network.activation or ASSUMED
+    widths = [network.file.tensors[f"{name}.weight"].shape for name in network.order]
+    shown = "-".join(str(width) for width in (widths[0][1], *(shape[0] for shape in widths)))
+    told = f"The network was read from the file, without code: dense layers {shown}, {activation} between them"
+    if asked is not None:
+        told += " (as you gave it)."
+    elif network.activation is not None:
+        told += " (as the file says)."
+    else:
+        told += f". The file does not say the activation: {activation} is assumed; give --activation if it is another."
+    return (told, *network.notes, *_tried_out(network, activation, truth))
+
+
+def start_of(network: ReadNetwork, path: Path) -> Mapping[str, Tensor]:
+    """The weights before training, under the names of those after it. Layers of other names count by their places."""
+    start = read_network(path)
+    if start.order == network.order or set(start.file.tensors) == set(network.file.tensors):
+        return start.file.tensors
+    mine, theirs = network.file.tensors, start.file.tensors
+    if len(start.order) != len(network.order):
+        raise ExhumeError(
+            f"expected a start of {len(network.order)} layers in {path}, found {len(start.order)}: another network"
+        )
+    renamed: dict[str, Tensor] = {}
+    for own, other in zip(network.order, start.order, strict=True):
+        for part in ("weight", "bias"):
+            if f"{other}.{part}" in theirs:
+                renamed[f"{own}.{part}"] = theirs[f"{other}.{part}"]
+    wrong = [name for name in mine if name not in renamed or renamed[name].shape != mine[name].shape]
+    if wrong:
+        raise ExhumeError(
+            f"expected a start with {wrong[0]!r} of its shape in {path}, found none; give the same network"
+        )
+    return renamed
+
+
+def _of_tensors(file: WeightsFile, in_order: bool) -> ReadNetwork:
+    shapes = {name: tuple(tensor.shape) for name, tensor in file.tensors.items()}
+    found = order_of(shapes, file.path, in_order)
+    how = "the order in the file" if in_order else "their names"
+    notes = () if found.only_one else (f"Several orders of the layers fit their shapes: {how} was taken.",)
+    return ReadNetwork(file, found.names, None, notes)
+
+
+def _of_chain(chain: DenseChain, path: Path) -> ReadNetwork:
+    tensors: dict[str, Tensor] = {}
+    for layer in chain.layers:
+        tensors[f"{layer.name}.weight"] = _tensor(layer.weight)
+        if layer.bias is not None:
+            tensors[f"{layer.name}.bias"] = _tensor(layer.bias)
+    names = tuple(layer.name for layer in chain.layers)
+    file = WeightsFile(path, read_kind(path), tensors, path.stat().st_size, Beside(_optimiser(chain)))
+    return ReadNetwork(file, names, chain.activation, chain.notes)
+
+
+def read_kind(path: Path) -> str:
+    return {"onnx": "ONNX", "keras": "Keras", "h5": "Keras, HDF5", "skops": "scikit-learn, skops"}[kind_of(path) or ""]
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    kind = np.float64 if values.dtype == np.float64 else np.float32
+    return torch.from_numpy(np.array(values, dtype=kind, order="C"))
+
+
+def _optimiser(chain: DenseChain) -> dict[str, Any] | None:
+    """As torch writes it, with the names of the parameters."""
+    state: dict[int, dict[str, Tensor]] = {}
+    names: list[str] = []
+    for buffer, values in chain.buffers.items():
+        for layer, pair in zip(chain.layers, values, strict=True):
+            for part, kept in zip(("weight", "bias"), pair, strict=True):
+                state[len(names)] = {buffer: _tensor(kept)}
+                names.append(f"{layer.name}.{part}")
+    return (
+        {"state": state, "param_groups": [{"params": list(range(len(names))), "param_names": names}]} if names else None
+    )
+
+
+def _optimiser_beside(path: Path, known: Beside) -> Beside:
+    """A folder's own file of the optimiser, where the weights' file has none."""
+    if not path.is_dir() or known.optimiser is not None or not (path / OPTIMISER).is_file():
+        return known
+    try:
+        found = optimiser_part(load_checked(path / OPTIMISER))
+    except ExhumeError as problem:
+        return replace(
+            known, notes=(*known.notes, f"The optimiser's state beside the weights was not used: {problem}.")
+        )
+    return replace(known, optimiser=found)
+
+
+def _joined(index: Path) -> WeightsFile:
+    """Shards as one file of weights, known by its index."""
+    tensors: dict[str, Tensor] = {}
+    size = 0
+    for file in shard_files(index):
+        part = read_weights(file)
+        tensors |= part.tensors
+        size += part.size
+    return WeightsFile(index, "safetensors, in shards", tensors, size)
+
+
+def _tried_out(network: ReadNetwork, activation: str, truth: Truth | None) -> tuple[str, ...]:
+    if truth is None or bool((truth.class_index < 0).any()):
+        return ()
+    outputs = network.file.tensors[f"{network.order[-1]}.weight"].shape[0]
+    inputs = network.file.tensors[f"{network.order[0]}.weight"].shape[1]
+    if outputs <= int(truth.class_index.max()) or inputs != truth.inputs.shape[1] or outputs < 2:
+        return ()
+    module = network.module(activation)
+    module.load_state_dict(dict(network.file.tensors))
+    with torch.no_grad():
+        kind = next(module.parameters()).dtype
+        right = (module(truth.inputs.to(kind)).argmax(dim=1) == truth.class_index).double().mean()
+    return (f"Tried on the records: with {activation} the network gives {float(right):.0%} of them their own class.",)

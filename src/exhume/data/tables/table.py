@@ -1,0 +1,136 @@
+"""A table of records, and the rows of numbers that a model saw of it.
+
+A column of numbers becomes one number, (value - centre) / scale. A column of texts becomes one number per category, 1
+for its own and 0 for the others. Back in the owner's units a number is rounded as the table writes its column, and of
+the categories the largest is taken.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.errors import UsageError
+
+Cell = float | str
+MOST_DECIMALS = 6
+"""Of a column that is held to be equal: more than float32 tells of a number near one."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """`categories`: None for numbers. `decimals`: with how many the table writes them."""
+
+    name: str
+    categories: tuple[str, ...] | None = None
+    decimals: int = MOST_DECIMALS
+    centre: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def width(self) -> int:
+        return 1 if self.categories is None else len(self.categories)
+
+    def same(self, one: Cell, other: Cell) -> bool:
+        if isinstance(one, str) or isinstance(other, str):
+            return one == other
+        return round(one, self.decimals) == round(other, self.decimals)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Records in the owner's units, one tuple of cells each."""
+
+    columns: tuple[Column, ...]
+    cells: tuple[tuple[Cell, ...], ...]
+
+    @property
+    def width(self) -> int:
+        return sum(column.width for column in self.columns)
+
+    def without(self, name: str) -> tuple["Table", tuple[Cell, ...]]:
+        """The table without a column, and that column."""
+        at = next((at for at, column in enumerate(self.columns) if column.name == name), None)
+        if at is None:
+            some = ", ".join(column.name for column in self.columns[:8])
+            raise UsageError(f"expected a column {name!r} in the table, found {some}")
+        rest = tuple(cells[:at] + cells[at + 1 :] for cells in self.cells)
+        return Table(self.columns[:at] + self.columns[at + 1 :], rest), tuple(cells[at] for cells in self.cells)
+
+    def like(self, other: "Table") -> "Table":
+        """The same records with the columns of another table: its categories, its scaling."""
+        names, theirs = [column.name for column in self.columns], [column.name for column in other.columns]
+        if names != theirs:
+            raise UsageError(
+                f"expected the columns {', '.join(theirs[:8])} in both tables, found {', '.join(names[:8])}"
+            )
+        for at, (mine, column) in enumerate(zip(self.columns, other.columns, strict=True)):
+            if column.categories is None and mine.categories is not None:
+                found = next(cells[at] for cells in self.cells if isinstance(cells[at], str))
+                raise UsageError(f"expected numbers in the column {column.name!r} of both tables, found {found!r}")
+            strangers = {str(cells[at]) for cells in self.cells} - set(column.categories or ())
+            if column.categories is not None and strangers:
+                known = tuple(sorted({*column.categories, *strangers}))
+                raise UsageError(
+                    f"expected a category of {column.name!r} that training had, found {sorted(strangers)[0]!r}, which "
+                    f"makes {len(known)} instead of {len(column.categories)}"
+                )
+        cells = tuple(
+            tuple(
+                str(cell) if column.categories is not None else cell
+                for cell, column in zip(record, other.columns, strict=True)
+            )
+            for record in self.cells
+        )
+        return Table(other.columns, cells)
+
+    def scaled(self, centres: Sequence[float], scales: Sequence[float]) -> "Table":
+        """With a centre and a scale for each column of numbers, in their order."""
+        numbers = [column for column in self.columns if column.categories is None]
+        if not len(numbers) == len(centres) == len(scales):
+            raise UsageError(f"expected a scale for each of {len(numbers)} columns of numbers, found {len(scales)}")
+        if not all(map(math.isfinite, (*centres, *scales))) or 0.0 in scales:
+            raise UsageError("expected finite scales above zero, found others")
+        pairs = iter(zip(centres, scales, strict=True))
+        columns = []
+        for column in self.columns:
+            if column.categories is None:
+                centre, scale = next(pairs)
+                column = replace(column, centre=float(centre), scale=float(scale))
+            columns.append(column)
+        return Table(tuple(columns), self.cells)
+
+    def numbers(self) -> Float[Tensor, "n k"]:
+        """The columns of numbers alone, in the owner's units."""
+        at = [at for at, column in enumerate(self.columns) if column.categories is None]
+        return torch.tensor([[float(cells[place]) for place in at] for cells in self.cells], dtype=torch.float64)
+
+    def rows(self) -> Float[Tensor, "n d"]:
+        """As the model saw them."""
+        made = []
+        for cells in self.cells:
+            row: list[float] = []
+            for cell, column in zip(cells, self.columns, strict=True):
+                if column.categories is None:
+                    row.append((float(cell) - column.centre) / column.scale)
+                else:
+                    row.extend(float(cell == category) for category in column.categories)
+            made.append(row)
+        return torch.tensor(made, dtype=torch.float64).float()
+
+    def back(self, row: Float[Tensor, " d"]) -> tuple[Cell, ...]:
+        """One row of numbers in the owner's units: rounded as the table is, categories snapped."""
+        cells: list[Cell] = []
+        at = 0
+        for column in self.columns:
+            part = row[at : at + column.width].double()
+            at += column.width
+            if column.categories is None:
+                value = round(float(part[0]) * column.scale + column.centre, column.decimals)
+                cells.append(0.0 if value == 0 else value)
+            else:
+                cells.append(column.categories[int(part.argmax())])
+        return tuple(cells)

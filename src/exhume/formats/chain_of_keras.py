@@ -1,0 +1,71 @@
+"""The dense layers of a Keras model, from its JSON and its datasets; of weights alone, from their groups."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exhume.errors import ExhumeError, UsageError
+from exhume.formats.chain_of_tensors import natural
+from exhume.formats.contents import Contents, StoredArray, StoredObject
+from exhume.formats.dense_chain import WAY_OUT, DenseChain, DenseLayer, one_activation
+
+PASSED = ("InputLayer", "Flatten", "Dropout", "Reshape", "ActivityRegularization")
+KNOWN = ("relu", "tanh", "sigmoid", "gelu", "softplus", "linear")
+
+
+def chain_of_keras(contents: Contents, path: Path) -> DenseChain:
+    if not contents.objects:
+        return _of_weights_alone(contents, path)
+    layers: list[DenseLayer] = []
+    given: list[str] = []  # what each dense layer applies to its own outputs
+    for layer in contents.objects:
+        settings = layer.members["settings"]
+        if layer.class_name == "Dense":
+            layers.append(_layer(layer, contents, path, len(layers) + 1))
+            given.append(_activation(settings.get("activation", "linear")))
+        elif layer.class_name in ("Activation", "ReLU") and given and given[-1] == "linear":
+            given[-1] = "relu" if layer.class_name == "ReLU" else _activation(settings.get("activation", "linear"))
+        elif layer.class_name not in PASSED:
+            raise UsageError(f"expected dense layers alone in {path}, found {layer.class_name!r}; {WAY_OUT}")
+    odd = next((name for name in given[:-1] if name not in KNOWN), None)
+    if odd is not None:
+        raise UsageError(f"expected an activation out of {', '.join(KNOWN)} in {path}, found {odd[:40]!r}; {WAY_OUT}")
+    return DenseChain(tuple(layers), one_activation(given[:-1], path))
+
+
+def _layer(layer: StoredObject, contents: Contents, path: Path, number: int) -> DenseLayer:
+    """By the group of its class in the layout of Keras 3, or by its own name in the older one."""
+    prefixes = (f"layers/{layer.members['group']}/vars/", f"model_weights/{layer.where}/")
+    found = [array for name, array in contents.arrays.items() if name.startswith(prefixes)]
+    kernels, biases = ([array for array in found if len(array.shape) == sides] for sides in (2, 1))
+    if len(kernels) != 1 or len(biases) > 1:
+        raise ExhumeError(f"expected a kernel and a bias of {layer.where!r} in {path}, found {len(found)} arrays")
+    return _dense(kernels[0], biases[0] if biases else None, number)
+
+
+def _of_weights_alone(contents: Contents, path: Path) -> DenseChain:
+    """`.weights.h5`: kernels and biases under layers/<group>/vars, in the order of their names."""
+    groups: dict[str, list[StoredArray]] = {}
+    for name, array in contents.arrays.items():
+        if not name.startswith("optimizer"):
+            groups.setdefault(name.rpartition("/")[0], []).append(array)
+    layers: list[DenseLayer] = []
+    for group in sorted(groups, key=natural):
+        kernels, biases = ([array for array in groups[group] if len(array.shape) == sides] for sides in (2, 1))
+        if len(kernels) != 1 or len(kernels) + len(biases) != len(groups[group]) or len(biases) > 1:
+            raise UsageError(f"expected dense layers alone in {path}, found the group {group[:80]!r}; {WAY_OUT}")
+        layers.append(_dense(kernels[0], biases[0] if biases else None, len(layers) + 1))
+    return DenseChain(tuple(layers), None)
+
+
+def _dense(kernel: StoredArray, bias: StoredArray | None, number: int) -> DenseLayer:
+    return DenseLayer(f"dense{number}", np.asarray(kernel.read()).T, None if bias is None else np.asarray(bias.read()))
+
+
+def _activation(told: Any) -> str:
+    """Its name; Keras writes a text, or an object with one."""
+    if isinstance(told, dict):
+        inner = told.get("config")
+        told = inner.get("name", told.get("class_name")) if isinstance(inner, dict) else inner or told.get("class_name")
+    return str(told).lower().rpartition(".")[2]

@@ -1,0 +1,84 @@
+"""A network without its code: dense layers one behind the other, as a file tells them.
+
+    x -> W1 x + b1 -> phi -> W2 h + b2 -> phi -> ... -> Wk h + bk
+
+What a file says of phi is taken; PyTorch and safetensors files say nothing of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from exhume.errors import ExhumeError, UsageError
+from exhume.formats.contents import Contents
+
+WAY_OUT = "give the network as --model package.module:factory"
+FEWEST_LAYERS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class DenseLayer:
+    """`weight` has one row an output. `name` is the layer's own where the file has one."""
+
+    name: str
+    weight: np.ndarray
+    bias: np.ndarray | None
+
+
+@dataclass(frozen=True, eq=False)
+class DenseChain:
+    """`buffers` are what an optimiser keeps of each layer, by torch's names, where the file has it."""
+
+    layers: tuple[DenseLayer, ...]
+    activation: str | None
+    notes: tuple[str, ...] = ()
+    buffers: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
+
+
+def chain_of(contents: Contents, path: Path) -> DenseChain:
+    """The chain of an ONNX, Keras or skops file; one line for a network that is none."""
+    from exhume.formats.chain_of_keras import chain_of_keras
+    from exhume.formats.chain_of_onnx import chain_of_onnx
+    from exhume.formats.chain_of_skops import chain_of_skops
+
+    read: dict[str, Callable[[Contents, Path], DenseChain]] = {
+        "ONNX": chain_of_onnx,
+        "Keras": chain_of_keras,
+        "HDF5": chain_of_keras,
+        "skops": chain_of_skops,
+    }
+    if contents.kind not in read:
+        raise UsageError(f"expected a network in {path}, found {contents.kind} arrays, which tell none; {WAY_OUT}")
+    return checked(read[contents.kind](contents, path), path)
+
+
+def checked(chain: DenseChain, path: Path) -> DenseChain:
+    """Each layer reads what the one before it gives."""
+    if len(chain.layers) < FEWEST_LAYERS:
+        raise UsageError(
+            f"expected a chain of at least {FEWEST_LAYERS} dense layers in {path}, found {len(chain.layers)}; "
+            f"for a single linear layer see exhume rank; otherwise {WAY_OUT}"
+        )
+    width = None
+    for layer in chain.layers:
+        if layer.weight.ndim != 2 or 0 in layer.weight.shape or layer.weight.dtype.kind != "f":
+            raise ExhumeError(f"expected a matrix of numbers for {layer.name!r} in {path}, found {layer.weight.shape}")
+        if layer.bias is not None and layer.bias.shape != layer.weight.shape[:1]:
+            raise ExhumeError(f"expected {layer.weight.shape[0]} biases of {layer.name!r} in {path}, found others")
+        if width is not None and layer.weight.shape[1] != width:
+            raise UsageError(
+                f"expected layers that read each other in {path}, found {layer.name!r}, which reads "
+                f"{layer.weight.shape[1]} numbers behind a layer that gives {width}; {WAY_OUT}"
+            )
+        width = layer.weight.shape[0]
+    return chain
+
+
+def one_activation(names: Sequence[str], path: Path) -> str | None:
+    """What is between the layers, if it is the same everywhere; None where nothing was told."""
+    different = list(dict.fromkeys(names))
+    if len(different) > 1:
+        raise UsageError(f"expected one activation in {path}, found {' and '.join(different)}; {WAY_OUT}")
+    return different[0] if different else None

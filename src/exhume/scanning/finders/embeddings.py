@@ -1,0 +1,63 @@
+"""Embedding tables: the row of a word moves only if the word occurs. Two states of a table tell which words did."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from exhume.formats.contents import StoredArray
+from exhume.scanning.finding import Certainty, Finding, Holds
+from exhume.scanning.inventory import Inventory
+
+NAMED = re.compile(r"(^|[./_])(wte|tok_embeddings|embed\w*|shared)([./_]|$)")
+MOST_BYTES = 256 * 2**20
+"""Of two tables that are compared: more would take longer than a scan may."""
+BLOCK = 4096
+
+
+def find(inventory: Inventory) -> Iterator[Finding]:
+    tables: dict[tuple[str, tuple[int, ...]], tuple[str, StoredArray]] = {}
+    left = MOST_BYTES
+    for file, contents in inventory.models:
+        for name, array in contents.arrays.items():
+            if len(array.shape) != 2 or array.shape[0] < array.shape[1] or not NAMED.search(name.lower()):
+                continue
+            before = tables.setdefault((name, array.shape), (file.name, array))
+            left -= 8 * array.numbers
+            if before[1] is array:
+                yield _one(file.name, name, array)
+            elif left >= 0:
+                yield from _two(before, (file.name, array))
+
+
+def _one(where: str, name: str, array: StoredArray) -> Finding:
+    return Finding(
+        rule="embedding-table",
+        holds=Holds.LEAD,
+        certainty=Certainty.POSSIBLE,
+        what=f"an embedding table of {array.shape[0]:,} rows",
+        where=f"{where}: {name}",
+        gives_away="held against the table before training: which words or users occurred in it",
+        remedy="keep the table frozen, or publish no earlier state of it",
+        attack="compare rows with the public model that training began with: rows that moved are words that occurred",
+    )
+
+
+def _two(first: tuple[str, StoredArray], second: tuple[str, StoredArray]) -> Iterator[Finding]:
+    rows = first[1].shape[0]
+    one, other = first[1].read(), second[1].read()
+    changed = sum(
+        int(np.any(one[start : start + BLOCK] != other[start : start + BLOCK], axis=1).sum())
+        for start in range(0, rows, BLOCK)
+    )
+    if 0 < changed < rows:
+        yield Finding(
+            rule="embedding-rows",
+            holds=Holds.VALUES,
+            certainty=Certainty.LIKELY,
+            what=f"{changed:,} of {rows:,} rows of an embedding table differ between two states",
+            where=f"{first[0]} and {second[0]}: {first[1].name}",
+            gives_away="which words or users occurred in the training between the two states, and which did not",
+            remedy="publish one state, or train without weight decay on a frozen table",
+            attack="none is needed: the numbers of the rows that differ are the words",
+        )

@@ -1,0 +1,92 @@
+"""Tables, pictures, texts and archives that lie beside a model: packed along, on purpose or not."""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from exhume.errors import ExhumeError
+from exhume.formats.archive import open_archive
+from exhume.scanning.finding import Certainty, Finding, Holds
+from exhume.scanning.inventory import Inventory, ScannedFile
+
+KINDS = {
+    "tables": (
+        ".csv",
+        ".tsv",
+        ".parquet",
+        ".feather",
+        ".arrow",
+        ".xlsx",
+        ".xls",
+        ".sqlite",
+        ".db",
+        ".sas7bdat",
+        ".dta",
+    ),
+    "texts, one record a line": (".jsonl", ".ndjson"),
+    "data in a format for training": (".tfrecord", ".tfrecords", ".lmdb", ".mat", ".rec", ".idx"),
+    "pictures": (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".dcm", ".nii"),
+    "recordings": (".wav", ".mp3", ".flac", ".ogg", ".mp4", ".avi"),
+}
+WORDS = ("train", "training", "data", "dataset", "datasets", "records", "samples", "examples", "patients", "users")
+"""In the name of a file or a folder: a table of results has none of them."""
+ARCHIVES = (".tar", ".tgz", ".gz", ".zip", ".7z", ".rar", ".bz2", ".xz", ".zst")
+DRAWN = ("logo", "banner", "figure", "fig", "plot", "curve", "confusion", "architecture", "diagram", "screenshot")
+"""Pictures of something else."""
+
+
+def find(inventory: Inventory) -> Iterator[Finding]:
+    found: dict[tuple[str, str], list[ScannedFile]] = {}
+    for file in inventory.files:
+        if file.contents is not None or file.kind is not None:
+            continue
+        if file.suffix in ARCHIVES and file.kind is None:
+            yield from _archive(file)
+        kind = _kind(file.suffix)
+        if kind is not None and not (kind == "pictures" and any(word in file.path.stem.lower() for word in DRAWN)):
+            folder = PurePosixPath(file.name).parent.as_posix()
+            found.setdefault((kind, folder), []).append(file)
+    for (kind, folder), files in sorted(found.items()):
+        yield _finding(kind, folder, files)
+
+
+def _finding(kind: str, folder: str, files: list[ScannedFile]) -> Finding:
+    words = {word for file in files for word in re.split(r"[\W_\d]+", file.name.lower())}
+    certainty = Certainty.LIKELY if words & set(WORDS) else Certainty.POSSIBLE
+    where = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1:,} more"
+    several = "s" if len(files) > 1 else ""
+    return Finding(
+        rule="packed-along",
+        holds=Holds.RECORDS if certainty is Certainty.LIKELY else Holds.LEAD,
+        certainty=certainty,
+        what=f"{len(files):,} file{several} of {kind} ({sum(file.size for file in files):,} bytes)",
+        where=where,
+        gives_away="records as they are, if they are of the training set",
+        remedy="look at them, and leave out what was trained on",
+        attack="none is needed: open them",
+    )
+
+
+def _archive(file: ScannedFile) -> Iterator[Finding]:
+    inside = ""
+    if file.suffix == ".zip":
+        try:
+            with open_archive(file.path) as archive:
+                data = [name for name in archive.entries if _kind(PurePosixPath(name).suffix.lower())]
+                inside = f" with {len(data):,} files of data among {len(archive.entries):,}"
+        except ExhumeError as problem:
+            inside = f" that cannot be listed ({str(problem).partition('found ')[2][:60]})"
+    yield Finding(
+        rule="archive",
+        holds=Holds.LEAD,
+        certainty=Certainty.POSSIBLE,
+        what=f"an archive{inside}",
+        where=file.name,
+        gives_away="whatever was packed into it: it was not unpacked",
+        remedy="unpack it and scan the folder, or leave it out",
+        attack="none is needed: unpack it",
+    )
+
+
+def _kind(suffix: str) -> str | None:
+    return next((kind for kind, suffixes in KINDS.items() if suffix in suffixes), None)

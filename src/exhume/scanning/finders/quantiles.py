@@ -1,0 +1,40 @@
+"""Quantiles, extremes and edges of bins: sorted values of single columns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from exhume.formats.contents import StoredArray
+from exhume.scanning.finding import Certainty, Finding, Holds
+from exhume.scanning.inventory import Inventory
+
+KEPT = {
+    "QuantileTransformer": ("quantiles_", "quantiles of each column, the smallest and largest value among them"),
+    "MinMaxScaler": ("data_min_", "the smallest and largest value of each column"),
+    "MaxAbsScaler": ("max_abs_", "the largest absolute value of each column"),
+    "KBinsDiscretizer": ("bin_edges_", "edges of bins: the smallest and largest value of each column among them"),
+    "IsotonicRegression": ("X_thresholds_", "training inputs at which the fitted line bends"),
+}
+
+
+def find(inventory: Inventory) -> Iterator[Finding]:
+    for file, contents in inventory.models:
+        for model in contents.objects_of(*KEPT):
+            attribute, gives_away = KEPT[model.class_name]
+            count = _count(model.members.get(attribute))
+            if count:
+                yield Finding(
+                    rule="quantiles",
+                    holds=Holds.VALUES,
+                    certainty=Certainty.CERTAIN,
+                    what=f"{count:,} values in order ({model.class_name})",
+                    where=f"{file.name}: {model.where or model.class_name}.{attribute}",
+                    gives_away=gives_away,
+                    remedy="fit it on public data, clip columns at fixed bounds, or round the values",
+                    attack="none: extremes are often one person each; the others narrow down what a record can be",
+                )
+
+
+def _count(values: Any) -> int:
+    if isinstance(values, list):
+        return sum(map(_count, values))
+    return values.numbers if isinstance(values, StoredArray) else 0

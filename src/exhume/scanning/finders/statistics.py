@@ -1,0 +1,55 @@
+"""Means and deviations of columns or classes: little by themselves, and a record where they are of one record."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from exhume.formats.contents import StoredArray, StoredObject
+from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds
+from exhume.scanning.inventory import Inventory
+from exhume.scanning.stored_rows import rows_of
+
+PER_CLASS = {"GaussianNB": ("theta_", "class_count_")}
+
+
+def find(inventory: Inventory) -> Iterator[Finding]:
+    for file, contents in inventory.models:
+        for model in contents.objects_of("StandardScaler", "RobustScaler"):
+            attribute = "mean_" if model.class_name == "StandardScaler" else "center_"
+            values = model.array(attribute)
+            if values is not None:
+                yield _scaler(model, f"{file.name}: {model.where or model.class_name}.{attribute}", values)
+        for model in contents.objects_of(*PER_CLASS):
+            means, counts = (model.array(name) for name in PER_CLASS[model.class_name])
+            if means is not None and counts is not None and len(means.shape) == 2:
+                single = np.flatnonzero(np.asarray(counts.read()).ravel()[: means.shape[0]] == 1)
+                if len(single):
+                    yield _single(model, f"{file.name}: {model.where or model.class_name}", means, single)
+
+
+def _scaler(model: StoredObject, where: str, values: StoredArray) -> Finding:
+    return Finding(
+        rule="column-statistics",
+        holds=Holds.LEAD,
+        certainty=Certainty.CERTAIN,
+        what=f"centres and scales of {values.numbers:,} columns ({model.class_name})",
+        where=where,
+        gives_away="means or medians of columns; they turn scaled records back into the units of the owner",
+        remedy="publish them only where the columns may be known; round them",
+        attack="exhume audit: recovered rows are written in these units",
+    )
+
+
+def _single(model: StoredObject, where: str, means: StoredArray, single: np.ndarray) -> Finding:
+    rows = rows_of(StoredArray("means", (len(single), means.shape[1]), means.dtype, lambda: means.read()[single]))
+    return Finding(
+        rule="class-means",
+        holds=Holds.RECORDS,
+        certainty=Certainty.CERTAIN,
+        what=f"the mean of {len(single)} classes of one record each ({model.class_name})",
+        where=where,
+        gives_away=f"{len(single)} training records: the mean of one record is that record",
+        remedy="leave out classes of few records",
+        attack=READ_IT,
+        rows=rows,
+    )

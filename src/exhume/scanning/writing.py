@@ -1,0 +1,72 @@
+"""What a scan leaves behind, where it is asked for: the stored records as a table, the findings as SARIF."""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exhume.files import replacing, write_json
+from exhume.scanning.finding import Certainty, Finding, Holds
+from exhume.scanning.scan import Scan
+from exhume.version import VERSION
+
+_LEVELS = {Holds.RECORDS: "error", Holds.VALUES: "warning", Holds.LEAD: "note"}
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def write_rows(findings: Iterable[Finding], path: Path) -> int:
+    """One line a record: where it lies, its place there, its number in the training set if that is told, its values.
+
+    For nobody but the owner to read, whatever the umask.
+    """
+    kept = [finding for finding in findings if finding.rows is not None]
+    widest = max((finding.rows.columns for finding in kept if finding.rows is not None), default=0)
+    count = 0
+    with replacing(path, mode=0o600) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["where", "place", "training_row", *(f"x{number}" for number in range(widest))])
+        for finding in kept:
+            assert finding.rows is not None
+            numbers = finding.rows.numbers
+            for place, row in enumerate(np.asarray(finding.rows.read())):
+                table.writerow([finding.where, place, "" if numbers is None else numbers[place], *row.tolist()])
+                count += 1
+    return count
+
+
+def write_sarif(done: Scan, path: Path) -> None:
+    rules = {finding.rule: finding for finding in done.findings}
+    content = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "exhume scan",
+                        "version": VERSION,
+                        "rules": [
+                            {"id": rule, "help": {"text": found.remedy}, "shortDescription": {"text": found.gives_away}}
+                            for rule, found in sorted(rules.items())
+                        ],
+                    }
+                },
+                "results": [_result(finding) for finding in done.findings],
+            }
+        ],
+    }
+    write_json(path, content)
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    file = finding.where.partition(": ")[0].partition(" and ")[0].partition(", ")[0]
+    level = _LEVELS[finding.holds] if finding.certainty is not Certainty.POSSIBLE else "note"
+    return {
+        "ruleId": finding.rule,
+        "level": level,
+        "message": {"text": f"{finding.what} at {finding.where}: {finding.gives_away}. Remedy: {finding.remedy}."},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": file}}}],
+        "properties": {"certainty": finding.certainty.value, "attack": finding.attack},
+    }

@@ -1,0 +1,117 @@
+"""What readers hand back is what the tools wrote."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from exhume.errors import ExhumeError
+from exhume.formats.contents import StoredArray
+from exhume.formats.pickles import read_program
+from exhume.formats.reading import read_contents
+from published_files import fitted, iris, save_h5, save_keras, save_onnx, save_skops, some_layers
+
+
+def test_safetensors_are_read_as_their_own_library_reads_them(tmp_path: Path) -> None:
+    dice = torch.Generator().manual_seed(0)
+    tensors = {
+        str(dtype): torch.randn(4, 3, generator=dice).to(dtype)
+        for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool)
+    }
+    save_file(tensors, tmp_path / "a.safetensors")
+    found = read_contents(tmp_path / "a.safetensors").arrays
+    for name, tensor in tensors.items():
+        own = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+        np.testing.assert_array_equal(found[name].read(), own.numpy())
+
+
+def test_shards_come_together(tmp_path: Path) -> None:
+    save_file({"a": torch.ones(2)}, tmp_path / "m-1.safetensors")
+    save_file({"b": torch.zeros(3)}, tmp_path / "m-2.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}')
+    assert set(read_contents(index).arrays) == {"a", "b"}
+
+
+def test_a_checkpoint_is_flattened(tmp_path: Path) -> None:
+    saved = {
+        "model": {"fc.weight": torch.ones(2, 3)},
+        "epoch": 4,
+        "args": {"seed": 7, "name": "a"},
+        "all": [torch.zeros(1)],
+    }
+    torch.save(saved, tmp_path / "a.pt")
+    found = read_contents(tmp_path / "a.pt")
+    assert found.values == {"epoch": 4, "args.seed": 7, "args.name": "a"}
+    assert {name: array.shape for name, array in found.arrays.items()} == {"model.fc.weight": (2, 3), "all.0": (1,)}
+
+
+def test_skops_gives_the_members_of_every_estimator(tmp_path: Path) -> None:
+    model = fitted(make_pipeline(StandardScaler(), SVC()))
+    found = read_contents(save_skops(model, tmp_path / "a.skops"))
+    (machine,) = found.objects_of("SVC")
+    assert machine.kind == "sklearn.svm._classes.SVC"
+    vectors = machine.array("support_vectors_")
+    assert vectors is not None
+    np.testing.assert_array_equal(vectors.read(), model[-1].support_vectors_)
+    assert machine.members["C"] == 1.0
+    words = CountVectorizer().fit(["one two", "two three"])
+    (kept,) = read_contents(save_skops(words, tmp_path / "b.skops")).objects_of("CountVectorizer")
+    assert kept.members["vocabulary_"] == {"one": 0, "two": 2, "three": 1}
+
+
+def test_a_sparse_matrix_is_written_out(tmp_path: Path) -> None:
+    from scipy.sparse import csr_matrix
+
+    x, y = iris()
+    model = KNeighborsClassifier(3).fit(csr_matrix(x), y)
+    (kept,) = read_contents(save_skops(model, tmp_path / "a.skops")).objects_of("KNeighborsClassifier")
+    rows = kept.array("_fit_X")
+    assert rows is not None
+    assert rows.shape == x.shape
+    np.testing.assert_array_equal(rows.read(), x)
+
+
+def test_onnx_gives_initialisers_and_nodes(tmp_path: Path) -> None:
+    model = fitted(MLPClassifier((8,), max_iter=5, random_state=0))
+    found = read_contents(save_onnx(model, tmp_path / "a.onnx"))
+    np.testing.assert_allclose(found.arrays["coefficient"].read(), model.coefs_[0], rtol=1e-6)
+    assert [node.class_name for node in found.objects][:4] == ["Cast", "MatMul", "Add", "Relu"]
+
+
+@pytest.mark.parametrize("save", [save_keras, save_h5])
+def test_keras_gives_layers_and_their_arrays(tmp_path: Path, save: object) -> None:
+    layers = some_layers()
+    assert callable(save)
+    found = read_contents(save(layers, tmp_path / ("a.keras" if save is save_keras else "a.h5")))
+    assert [layer.class_name for layer in found.objects] == ["InputLayer", "Dense", "Dense"]
+    first = found.arrays["layers/dense/vars/0" if save is save_keras else "model_weights/dense_3/dense_3/kernel:0"]
+    np.testing.assert_array_equal(first.read(), layers[0][0].T)
+
+
+def test_a_library_that_is_missing_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save_h5(some_layers(), tmp_path / "a.h5")
+    monkeypatch.setitem(__import__("sys").modules, "h5py", None)
+    with pytest.raises(ExhumeError, match=r"pip install 'exhume\[keras\]'"):
+        read_contents(path)
+
+
+def test_the_words_of_a_pickle_are_read_without_running_it() -> None:
+    import pickle
+
+    program = read_program(pickle.dumps({"exp_avg": [1, 2], "lr": 0.5}) + b"rubbish")
+    assert "exp_avg" in program.words
+    assert program.pairs == {"lr": 0.5}
+    assert not program.whole
+
+
+def test_an_array_of_its_own_is_an_array() -> None:
+    assert StoredArray.of("a", np.zeros((2, 3))).numbers == 6
