@@ -21,11 +21,12 @@ from torch import Tensor
 from exhume import seeds
 from exhume.attacks.silent.duals import annealed_duals, unit_rows, weighted_duals
 from exhume.attacks.silent.evidence import SAME, evidence, taken_apart
+from exhume.attacks.silent.joint import orthogonal_to_others
 from exhume.attacks.silent.likelihood import AGAIN, WIDEST, likeliest
 from exhume.attacks.silent.many_duals import many_duals
 from exhume.attacks.silent.mending import mended
 from exhume.attacks.silent.placing import Placing, complement
-from exhume.attacks.silent.separation import separated
+from exhume.attacks.silent.separation import separated, unmixed
 from exhume.attacks.silent.span import Span, batches
 from exhume.layer_states import FAINT
 from exhume.picture_layouts import Layout, edges, layout_of
@@ -84,7 +85,7 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
     if span.leak > FAINT:  # no zeros: one look at pictures is all there is
         layout = layout_of(span.pixels)
         if layout is not None and not found.round:
-            found = with_edges_only(span, layout, found, seeds.generator(seeds.derive(seed, "start"), "start"))
+            found = with_edges(span, layout, found, seeds.generator(seeds.derive(seed, "start"), "start"))
             yield found.followed_by(found.duals, sound=True)
         return
     while not found.over:
@@ -142,19 +143,25 @@ def _are_many(span: Span) -> bool:
 def _all_together(
     span: Span, layout: Layout, found: Found, stream: torch.Generator
 ) -> tuple[Found, Float[Tensor, "more r"]]:
+    if _are_many(span):  # a step of their likelihood takes a second, and does not end nearer to the pictures
+        return with_edges(span, layout, found, stream), found.duals
     widest = AGAIN if len(found.likely) else WIDEST
-    begun = found if len(found.likely) else with_edges_only(span, layout, found, stream)
+    begun = found if len(found.likely) else with_edges(span, layout, found, stream)
     settled = torch.arange(span.r, device=span.rows.device) < len(found.duals)
     likely = likeliest(span, begun.candidates(), edges(layout, span.pixels), settled, widest)
     ridge = Placing.inside(span, complement(found.duals)).ridge
     return replace(found, likely=likely), _joined(found.duals, _sharpened(span, likely, ridge))
 
 
-def with_edges_only(span: Span, layout: Layout, found: Found, stream: torch.Generator) -> Found:
-    """The likely set by edges alone, whatever the units do."""
-    everything = torch.eye(span.r, dtype=span.rows.dtype, device=span.rows.device)
-    points = _edged_places(span, layout, everything, stream)
-    return replace(found, likely=unit_rows(torch.linalg.pinv(points).T))
+def with_edges(span: Span, layout: Layout, found: Found, stream: torch.Generator) -> Found:
+    """The likely set by edges, beside the duals found: these leave each sample its share of those that are missing."""
+    own, basis = orthogonal_to_others(found.duals)
+    points = _edged_places(span, layout, basis, stream)
+    if len(own):
+        seen = edges(layout, span.pixels)
+        share = unmixed(torch.einsum("mr,rkp->mkp", own, seen), torch.einsum("rf,rkp->fkp", basis, seen))
+        points = torch.cat([own + share @ basis.T, points])
+    return replace(found, likely=unit_rows(torch.linalg.pinv(span.facing(points)).T))
 
 
 def _edged_places(
