@@ -2,8 +2,8 @@
 
     python tests/pages.py docs/start.md FOLDER     # does it in FOLDER, with the commands that PATH finds
 
-A fenced block of Python with a title is a file, one without is run; of a block of `sh` each line is a command. Lines that
-install something are left to whoever runs the page.
+A fenced block with a title is a file. One of Python without a title is run. Of a block of `sh` each line is a command.
+Lines that install something are left to whoever runs the page.
 """
 
 import re

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import typer
-from pages import INSTALLS, commands, steps
 
 from exhume.cli.app import app
+from pages import INSTALLS, commands, steps
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -17,7 +17,12 @@ from torch import nn
 from exhume.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-MODEL = "from torch import nn\n\ndef net():\n    return nn.Sequential(nn.Linear(30, 400), nn.ReLU(), nn.Linear(400, 2))\n"
+MODEL = """
+from torch import nn
+
+def net():
+    return nn.Sequential(nn.Linear(30, 400), nn.ReLU(), nn.Linear(400, 2))
+"""
 
 
 def read(name: str) -> Any:
@@ -76,7 +81,8 @@ def test_the_action_lets_a_model_pass_that_is_not_shown_to_leak(release: Path) -
 
 
 def test_options_of_the_action_are_words_and_no_commands(release: Path) -> None:
-    done = run_step("Audit", release, audit="after.pt", out="none", **{"audit-options": "$(touch hacked) ; touch hacked"})
+    options = {"audit-options": "$(touch hacked) ; touch hacked"}
+    done = run_step("Audit", release, audit="after.pt", out="none", **options)
     assert done.returncode == 2
     assert not (release / "hacked").exists()
 
