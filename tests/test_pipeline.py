@@ -90,11 +90,13 @@ def test_options_of_the_action_are_words_and_no_commands(release: Path) -> None:
 def test_scan_fails_by_the_action_and_by_the_hook_where_training_data_is_found(release: Path) -> None:
     if "scan" not in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
         pytest.skip("this version of exhume has no scan")
-    assert run_step("Scan", release, scan="before.pt").returncode == 0
+    held = {"model": nn.Linear(30, 400).state_dict(), "X_train": torch.randn(50, 30)}
+    torch.save(held, release / "holds.pt")
     hook = next(hook for hook in read(".pre-commit-hooks.yaml") if hook["id"] == "exhume-scan")
-    assert run([*shlex.split(hook["entry"]), "before.pt"], release).returncode == 0
-    missing = run([*shlex.split(hook["entry"]), "before.pt", "absent.pt"], release)
-    assert missing.returncode == 1, missing.stderr
+    for names, code in ((["before.pt"], 0), (["holds.pt"], 1), (["before.pt", "holds.pt"], 1)):
+        assert run_step("Scan", release, scan=names[-1]).returncode == code, names
+        assert run([*shlex.split(hook["entry"]), *names], release).returncode == code, names
+    assert all(re.search(hook["files"], name) for name in ("before.pt", "a/model.safetensors", "tree.joblib"))
 
 
 def test_the_hook_attacks_before_a_push(release: Path) -> None:
