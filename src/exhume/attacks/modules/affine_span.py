@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.silent.spectrum import Spectrum, spectrum
+from exhume.attacks.foundation.spectrum import Spectrum, spectrum
 from exhume.layer_states import LayerStates
 from exhume.observation import Observation
 from exhume.observing.dense_layers import with_layers
