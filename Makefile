@@ -28,7 +28,7 @@ lint: setup
 	$(BIN)/mypy
 
 site: setup            ## the documentation as a site in build/site; fails at dead links
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: setup           ## side by side with the published attack
 	$(BIN)/python benchmarks/pass_rate.py
