@@ -1,3 +1,3 @@
 """The version of exhume, in a module of its own so that reading it imports nothing else."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
