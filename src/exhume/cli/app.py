@@ -16,6 +16,7 @@ from exhume.cli import (
     rank,
     report,
     runs,
+    serve,
 )
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
@@ -44,6 +45,7 @@ add_command(app, "audit", audit.audit)
 add_command(app, "rank", rank.rank)
 add_command(app, "report", report.report)
 add_command(app, "runs", runs.runs)
+add_command(app, "serve", serve.serve)
 
 
 def print_version(asked: bool) -> bool:
