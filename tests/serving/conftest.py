@@ -10,7 +10,7 @@ pytest.importorskip("starlette", reason="no web framework: pip install 'exhume[w
 
 from starlette.testclient import TestClient
 
-from exhume.serving.app import Desk, make_app
+from exhume.serving.app import make_app
 from exhume.serving.settings import ServeSettings
 
 PORT = 5005
@@ -48,6 +48,3 @@ def server(tmp_path: Path) -> Callable[..., Asked]:
 @pytest.fixture
 def ask(server: Callable[..., Asked]) -> Asked:
     return server()
-
-
-__all__ = ["OWN", "PORT", "TOKEN", "Asked", "Desk"]

@@ -64,6 +64,9 @@ class Desk:
             defences=DEFENCES,
         )
 
+    async def list_files(self, request: Request) -> Response:
+        return JSONResponse({"files": list(self.uploads.files)})
+
     async def take_file(self, request: Request) -> Response:
         try:
             upload = await self.uploads.take(request.query_params.get("name", ""), _declared(request), _body(request))
@@ -112,19 +115,20 @@ class Desk:
 
     async def audit(self, request: Request) -> Response:
         key = request.path_params["key"]
-        running = self.audits.get(key) if key in self.audits.known else None
+        running = self.audits.find(key)
         if request.query_params.get("as") == "json":
             if running is None:
                 raise Refused(404, "expected an audit of this session, found none of this name")
             return JSONResponse(await asyncio.to_thread(running.status))
         done = None if running is not None else await asyncio.to_thread(earlier.read_audit, self.settings.out, key)
+        key = key if running is None else running.key
         return self.page("audit.html.jinja", key=key, running=running, done=done, defences=DEFENCES)
 
     async def report(self, request: Request) -> Response:
         key = request.path_params["key"]
-        running = self.audits.known.get(key)
+        running = self.audits.find(key)
         path = running.report if running is not None else earlier.folder_of(self.settings.out, key) / earlier.REPORT
-        if not path.is_file():
+        if path is None or not path.is_file():
             raise Refused(404, "expected a report, found none yet")
         headers = {"Content-Security-Policy": REPORT_PAGE}
         return FileResponse(path, media_type="text/html; charset=utf-8", headers=headers)
@@ -156,6 +160,7 @@ def make_app(settings: ServeSettings) -> tuple[ASGIApp, Desk]:
     routes = [
         Route("/", desk.home),
         Route("/starts", desk.take_start, methods=["POST"]),
+        Route("/files", desk.list_files),
         Route("/files", desk.take_file, methods=["POST"]),
         Route("/files/{key}", desk.remove_file, methods=["DELETE"]),
         Route("/gauge", desk.gauge),

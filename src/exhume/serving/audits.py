@@ -24,10 +24,13 @@ from exhume.private_paths import without_folders
 from exhume.requests.audit import AuditRequest
 from exhume.requests.command_line import arguments
 from exhume.serving.audit_form import AuditForm
+from exhume.serving.earlier import REPORT
 from exhume.serving.settings import ServeSettings
 from exhume.serving.uploads import Uploads
 from exhume.strict_json import parse_json
 
+PROGRAM = (sys.executable, "-P", "-m", "exhume", "audit")
+"""-P: nothing of the folder that it starts in is code."""
 INTERRUPTED = 130
 LONGEST_NAME = 60
 LAST_WORDS = 20_000  # bytes of standard error
@@ -45,7 +48,7 @@ class RunningAudit:
     sitting: int = 0
     process: subprocess.Popen[bytes] | None = None
     asked_to_stop: bool = False
-    began: float = field(default_factory=time.monotonic)
+    began: float = 0.0
 
     @property
     def running(self) -> bool:
@@ -57,20 +60,38 @@ class RunningAudit:
         if self.running:
             return "stopping" if self.asked_to_stop else "running"
         code = None if self.process is None else self.process.returncode
-        return {0: "done", INTERRUPTED: "stopped"}.get(-1 if code is None else code, "failed")
+        # a process that was stopped while it was starting has no code of ours
+        return "done" if code == 0 else "stopped" if self.asked_to_stop or code == INTERRUPTED else "failed"
 
     @property
-    def report(self) -> Path:
-        return self.request.out / "report.html"
+    def report(self) -> Path | None:
+        """Of the last sitting that wrote one."""
+        folders = (self._folder(sitting) for sitting in range(self.sitting, 0, -1))
+        return next((folder / REPORT for folder in folders if (folder / REPORT).is_file()), None)
+
+    @property
+    def reading(self) -> bool:
+        """Whether it has begun no attack in this sitting."""
+        try:
+            return self._progress_file.stat().st_mtime < self.began
+        except OSError:
+            return True
+
+    @property
+    def _progress_file(self) -> Path:
+        return self.folder / "progress" / "progress.json"
+
+    def _folder(self, sitting: int) -> Path:
+        """Where a sitting writes its report."""
+        return self.request.out.with_name(self.key if sitting == 1 else f"{self.key}.{sitting}")
 
     def begin(self) -> None:
         """Another process. One that goes on writes a report of its own, and then the one before is removed."""
         self.sitting += 1
-        out = _folder_of_sitting(self.request.out.parent, self.key, self.sitting)
-        self.request = self.request.model_copy(update={"out": out})
+        self.request = self.request.model_copy(update={"out": self._folder(self.sitting)})
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # -P: nothing of the folder it starts in is code
-        command = [sys.executable, "-P", "-m", "exhume", "audit", *arguments(self.request), "--json"]
+        command = [*PROGRAM, *arguments(self.request), "--json"]
+        self.asked_to_stop, self.began = False, time.time()
         with (self.folder / "stdout").open("wb") as printed, (self.folder / "stderr").open("wb") as said:
             self.process = subprocess.Popen(
                 command,
@@ -80,7 +101,6 @@ class RunningAudit:
                 cwd=self.folder,
                 start_new_session=True,  # Ctrl-C on the server's terminal is the server's to pass on
             )
-        self.asked_to_stop, self.began = False, time.monotonic()
 
     def stop(self) -> None:
         """Once: it ends after its current step and writes a report. Twice: at once."""
@@ -99,10 +119,17 @@ class RunningAudit:
                 self.process.wait(SECONDS_TO_END / 2)
                 return
 
+    def tidy(self) -> None:
+        """Removes the reports of earlier sittings, once a later one has written its own."""
+        last = self.report
+        for sitting in range(1, self.sitting):
+            if last is not None and self._folder(sitting) != last.parent:
+                shutil.rmtree(self._folder(sitting), ignore_errors=True)
+
     def progress(self) -> dict[str, Any]:
         """What the process says of itself; nothing before it has begun its first attack."""
         with suppress(ExhumeError):
-            return read_json(self.folder / "progress" / "progress.json")
+            return read_json(self._progress_file)
         return {}
 
     def said(self) -> list[str]:
@@ -132,12 +159,13 @@ class RunningAudit:
         shown = ("part", "attack", "of", "method", "why", "iteration", "iterations", "loss", "candidates", "pictures")
         return {
             "state": state,
+            "reading": self.reading,
             "budget": self.request.budget,
             "used": used,
             "left": max(0.0, self.request.budget - used),
             **{name: told.get(name) for name in shown},
             "said": self.said()[-12:],
-            "report": self.report.is_file(),
+            "report": self.report is not None,
             "verdict": None if result is None else result.get("verdict"),
             "sentence": None if result is None else result.get("sentence"),
         }
@@ -176,10 +204,17 @@ class Audits:
         return self.start(AuditForm.model_validate(self.get(key).form.model_dump() | {"what_if": what_if}))
 
     def get(self, key: str) -> RunningAudit:
-        if key not in self.known:
+        found = self.find(key)
+        if found is None:
             raise UsageError("expected an audit of this session, found none of this name")
-        self._tidy(self.known[key])
-        return self.known[key]
+        return found
+
+    def find(self, key: str) -> RunningAudit | None:
+        """By its key, or by the name of the folder of any of its sittings."""
+        found = self.known.get(key.partition(".")[0])
+        if found is not None:
+            found.tidy()
+        return found
 
     def end(self) -> None:
         for audit in self.known.values():
@@ -192,19 +227,9 @@ class Audits:
         if any(audit.running for audit in self.known.values()):
             raise UsageError("expected one audit at a time, found one at work; stop it or wait for its end")
 
-    def _tidy(self, audit: RunningAudit) -> None:
-        """Removes the reports of earlier sittings, once the last one has written its own."""
-        if audit.report.is_file():
-            for sitting in range(1, audit.sitting):
-                shutil.rmtree(_folder_of_sitting(self.settings.out, audit.key, sitting), ignore_errors=True)
-
     def _new_key(self, stem: str) -> str:
         """A name for the folder: that of the weights, and the time. Only letters that any address can have."""
         plain = re.sub(r"[^A-Za-z0-9]+", "-", stem).strip("-")[:LONGEST_NAME] or "model"
         base = f"{plain}-{datetime.now():%Y%m%d-%H%M%S}"
         names: Iterator[str] = (base if count == 1 else f"{base}-{count}" for count in range(1, 10_000))
         return next(name for name in names if not (self.settings.out / name).exists() and name not in self.known)
-
-
-def _folder_of_sitting(out: Path, key: str, sitting: int) -> Path:
-    return out / (key if sitting == 1 else f"{key}.{sitting}")
