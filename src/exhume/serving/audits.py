@@ -112,6 +112,7 @@ class RunningAudit:
         """At the end of the server, whatever it takes."""
         if self.process is None or not self.running:
             return
+        self.asked_to_stop = True
         for ask in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, ask)

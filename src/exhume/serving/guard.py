@@ -81,7 +81,7 @@ class Guard:
             answer = PlainTextResponse(refused.reason + "\n", refused.status)
         else:
             own = f"/{self.settings.token}"
-            scope = scope | {"path": scope["path"].removeprefix(own) or "/", "root_path": ""}
+            scope = {**scope, "path": scope["path"].removeprefix(own) or "/", "root_path": ""}
             scope.pop("raw_path", None)
         await answer(scope, receive, _with_headers(send))
         return None

@@ -55,7 +55,7 @@ def measure(path: Path) -> Measured:
         format_name, shapes = _shapes(path)
     except ExhumeError as problem:
         raise ExhumeError(without_folders(str(problem), path.parent)) from problem
-    matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2 and math.prod(shape)}
+    matrices = {name: shape for name, shape in shapes.items() if len(shape) == 2 and 0 not in shape}
     head = next(reversed(matrices), None) or max(shapes, key=lambda name: math.prod(shapes[name]), default=None)
     first = next((name for name in (RECORDS, ROWS_OF_FEATURES) if len(shapes.get(name, ())) > 1), None)
     if first is None and len(matrices) > 1:
