@@ -52,8 +52,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def begin(ask: Any) -> Iterator[Callable[..., str]]:
     def start(name: str, **more: Any) -> str:
-        key = ask.drop(name, b"x").json()["key"]
-        found = ask("POST", "audits", json={"weights": key, **more})
+        key, rows = (ask.drop(file, b"x").json()["key"] for file in (name, "V.safetensors"))
+        found = ask("POST", "audits", json={"weights": key, "features": rows, "activation": "relu", **more})
         assert found.status_code == 201, found.text
         return str(found.json()["audit"])
 
@@ -103,7 +103,8 @@ def test_stop_and_resume_go_on_from_the_same_progress(ask: Any, begin: Any) -> N
 def test_one_at_a_time_and_its_files_stay(ask: Any, begin: Any) -> None:
     key = begin("endless.pt")
     file = next(iter(ask.desk.uploads.files))
-    assert ask("POST", "audits", json={"weights": file}).status_code == 422
+    found = ask("POST", "audits", json={"weights": file, "features": file, "activation": "relu"})
+    assert (found.status_code, "one audit at a time" in found.text) == (422, True)
     assert ask("DELETE", f"files/{file}").status_code == 409
     ask.desk.audits.end()
     assert ask.desk.audits.known[key].state == "stopped"
@@ -136,6 +137,7 @@ def test_again_with_a_defence_and_side_by_side(ask: Any, begin: Any) -> None:
         b"",
         b"[]",
         b"{}",
+        b'{"weights": "KEY"}',
         b'{"weights": 3}',
         b'{"weights": "../../etc/passwd"}',
         b'{"weights": "KEY", "model": "os:system"}',

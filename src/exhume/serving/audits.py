@@ -186,6 +186,7 @@ class Audits:
         key = self._new_key(self.uploads.get(form.weights).path.stem)
         folder = self.settings.private / "audits" / key
         request = form.request(self.uploads, self.settings.out / key, folder / "progress")
+        request.check()
         audit = RunningAudit(key, form, request, folder)
         self.settings.out.mkdir(parents=True, exist_ok=True)
         audit.begin()
