@@ -112,11 +112,11 @@ def test_a_span_from_moments_is_released_to_the_whole_space() -> None:
 
 def test_adam_is_refused_where_the_first_layer_is_insisted_on_and_told_where_it_is_not() -> None:
     observation, _ = two_layer(recipe=Recipe(method="adam", steps=50))
-    with pytest.raises(ExhumeError, match=r"change has low rank, found a largest gap .* as after Adam"):
+    with pytest.raises(ExhumeError, match=r"change has low rank, found that its change has full rank .* such as Adam"):
         run_attack(observation, SubspaceAttack("first-layer", QUICK))
     method = chosen(known=Outline.of(observation).subspace, options={"iterations": 5})
     found = run_attack(observation, method).reconstruction
-    assert "no low rank" in found.facts["subspace"]
+    assert "full rank" in found.facts["subspace"]
     assert found.facts["subspace_rank"] is None
     assert found.candidates.shape[1] == D
 

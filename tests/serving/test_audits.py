@@ -137,7 +137,6 @@ def test_again_with_a_defence_and_side_by_side(ask: Any, begin: Any) -> None:
         b"",
         b"[]",
         b"{}",
-        b'{"weights": "KEY"}',
         b'{"weights": 3}',
         b'{"weights": "../../etc/passwd"}',
         b'{"weights": "KEY", "model": "os:system"}',

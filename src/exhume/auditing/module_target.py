@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.auditing.layers import facts_of_module
-from exhume.auditing.target import AuditTarget, what_is_attacked
+from exhume.auditing.target import AuditTarget, what_the_head_holds
 from exhume.features.ridge import RidgeFeatures
 from exhume.networks.head import find_head, layer_in_front
 from exhume.observing.beside import Beside
@@ -55,12 +55,7 @@ def target_of_module(
         initial_head=seen.initial_head,
         output_bias=layer.bias.detach().clone() if outside else None,
         layers=facts_of_module(
-            trained,
-            name,
-            None if isinstance(initial, str) else initial,
-            what_is_attacked(observation),
-            uses_first=observation.initial_rows is not None,
-            also=observation.layers[0].name if observation.layers else None,
+            trained, name, None if isinstance(initial, str) else initial, what_the_head_holds(observation)
         ),
         notes=seen.notes,
         drift=seen.drift,

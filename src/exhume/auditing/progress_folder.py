@@ -11,7 +11,7 @@ All of it is made of training data: nobody but the owner may look into the folde
 import hashlib
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,11 @@ class ProgressPart:
     folder: ProgressFolder
     name: str
     image_shape: tuple[int, int, int] | None
+
+    @property
+    def further(self) -> "ProgressPart":
+        """Further starts after those of this plan."""
+        return replace(self, name=f"{self.name}, another start")
 
     def share(self, index: int, share: float) -> float:
         """The seconds that an attack was given when it began."""

@@ -66,6 +66,11 @@ class ModuleFeatures:
             raise UsageError(f"expected a group for each of {self.p} features, found {list(self.groups.shape)}")
 
     @property
+    def sign_blind(self) -> bool:
+        """Networks have biases, or units of both signs: the sign of an input is part of what they read."""
+        return False
+
+    @property
     def norm_blind(self) -> bool:
         """Whether g(t x) = t g(x) for t > 0, tried on one input: weights then cannot tell a norm from a coefficient."""
         probe = torch.randn(1, self.d, generator=torch.Generator().manual_seed(0)).to(self.dtype)

@@ -60,6 +60,11 @@ class RidgeFeatures:
         return self.activation.homogeneous and self.bias is None
 
     @property
+    def sign_blind(self) -> bool:
+        """Whether weights cannot tell the sign of a sample, or only all signs together."""
+        return self.bias is None and (self.activation.parity != "none" or self.activation.linear_plus_even)
+
+    @property
     def description(self) -> str:
         return f"{self.activation.name}(Vx{'' if self.bias is None else ' + b'}), V of {self.p:,} x {self.d:,} numbers"
 

@@ -189,7 +189,9 @@ def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = to
 
 
 def raw_bytes(values: Tensor) -> bytes:
-    return values.cpu().contiguous().view(torch.uint8).numpy().tobytes()  # numpy has no bfloat16
+    # cloned, because one number that was cut out of a matrix keeps its stride; numpy has no bfloat16
+    flat = values.cpu().flatten().clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).numpy().tobytes()
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:

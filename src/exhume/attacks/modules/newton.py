@@ -30,7 +30,7 @@ from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.method import ModuleMethod
 from exhume.attacks.modules.problem import ModuleProblem
-from exhume.attacks.modules.quasi_newton import QuasiNewton, Run, evaluate
+from exhume.attacks.modules.quasi_newton import Chart, QuasiNewton, Run, evaluate
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, cross_validated, removal_costs
 from exhume.errors import UsageError
 from exhume.observation import Observation
@@ -117,10 +117,14 @@ class _Search:
         self.method, self.problem, self.loss = method, problem, problem.loss
         d = self.loss.features.d
         like = torch.zeros(0, d, dtype=problem.dtype, device=problem.device)
-        if problem.image_shape is not None and method.smoothness:
+        self.coordinates: Chart
+        if problem.span is not None:
+            self.coordinates, d = problem.span, problem.span.numbers
+        elif problem.image_shape is not None and method.smoothness:
             self.coordinates = Coordinates.smooth(problem.norm, problem.image_shape, method.smoothness, like)
         else:
             self.coordinates = Coordinates.plain(problem.norm)
+        self.numbers = d
         self.rule = QuasiNewton(method.pairs)
         self.cap = max(1, math.floor(method.capacity * self.loss.equations / (d - 1 + len(self.loss.weights))))
         self.cap = min(self.cap, problem.at_most or self.cap)
@@ -244,8 +248,8 @@ class _Search:
         self.kept, self.kept_loss, self.kept_score = fit.candidates, fit.loss, cross_validated(self.loss, fit)
 
     def _random_rows(self, count: int) -> Float[Tensor, "count d"]:
-        """Random pictures, as smooth as the coordinates make them, at the norm of a sample."""
-        shape = (count, self.loss.features.d)
+        """Random samples, as the coordinates make them: smooth pictures, or points of the span."""
+        shape = (count, self.numbers)
         drawn = torch.randn(shape, generator=self.problem.generator(self.unit), dtype=torch.float64)
         return self.coordinates.rows_at(drawn.to(self.kept))
 
