@@ -22,6 +22,7 @@ DEFENCES = {
 }
 """What the page offers under --what-if, each with what it does."""
 ACTIVATIONS = ("relu", "tanh", "gelu", "sigmoid", "softplus", "erf", "relu+tanh")
+USUAL = "relu"
 BUDGETS = {"1m": "1 minute", "10m": "10 minutes", "1h": "1 hour", "8h": "8 hours"}
 
 
@@ -78,7 +79,7 @@ class AuditForm(Defences):
             "weights": path(self.weights),
             "initial": path(self.initial),
             "features": path(self.features),
-            "activation": self.activation if self.features else None,
+            "activation": self.activation or (USUAL if self.features else None),
             "truth": path(self.truth),
             "control": path(self.control),
             "samples": self.samples,
