@@ -50,7 +50,7 @@ RECIPES: dict[str, tuple[LossName, Recipe]] = {
 
 def attack(observation: Observation, data: Dataset, method: AnyMethod, seconds: float) -> dict[str, Any]:
     """n is not told."""
-    found = run_attack(observation.told(None), method, limits=Limits(seconds)).reconstruction
+    found = run_attack(observation.knowing(None), method, limits=Limits(seconds)).reconstruction
     score = evaluate(data.inputs, found.candidates)
     return {
         "outcome": found.outcome.value,

@@ -105,6 +105,10 @@ class ModuleFeatures:
         groups = None if self.groups is None else self.groups[coordinates].clone()
         return replace(self, chosen=chosen, groups=groups, p=len(chosen))
 
+    def keeping(self, kept: Int[Tensor, " kept"]) -> "ModuleFeatures":
+        """What is left of them after pruning."""
+        return self.part(kept)
+
     def held_out(self, share: float, generator: torch.Generator) -> Int[Tensor, " q"]:
         """Coordinates of whole groups, drawn at random, that make up about this share; at least one group is left."""
         groups = torch.arange(self.p) if self.groups is None else self.groups

@@ -50,6 +50,7 @@ _TITLES: dict[Kind, str] = {
     "subspace": "A subspace that the data lie in",
     "labels": "The labels",
     "records": "Any training sample, or the seed that drew them",
+    "recipe": "The recipe of the training",
 }
 
 
@@ -65,7 +66,7 @@ def knowledge(found: Reconstruction | None, observation: Observation) -> list[di
 
 def _as_told(found: Reconstruction | None, observation: Observation) -> Given:
     """For attacks that left no record: what the observation says, and the settings and facts of the attack."""
-    given = of_the_head(observation.told(told_samples(found, observation)))
+    given = of_the_head(observation.knowing(told_samples(found, observation)))
     if observation.initial_rows is not None:
         given["body"] = "the first layer"
     if found is not None and found.facts.get("prior"):

@@ -51,7 +51,7 @@ class WidthTrial:
         if self.known:
             observation = replace(observation, subspace=basis)
             method = SubspaceAttack("given", SEARCH)
-        found = run_attack(observation.told(self.samples), method, seed=self.seed).reconstruction
+        found = run_attack(observation.knowing(self.samples), method, seed=self.seed).reconstruction
         return evaluate(data.inputs, found.candidates).error
 
     def _drawn(self) -> tuple[Dataset, Float[Tensor, "d r"]]:

@@ -46,8 +46,7 @@ class ModuleCase:
 
     @classmethod
     def open(cls, observation: Observation, seed: int, held_out: float, resources: Resources) -> "ModuleCase":
-        features = observation.features
-        assert isinstance(features, ModuleFeatures)
+        features = observation.network
         at_most = None
         if resources.memory_bytes is not None:
             room = network_room(NetworkSizes.of(observation, resources.dtype), resources.memory_bytes, features.chunk)

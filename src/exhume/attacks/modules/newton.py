@@ -104,10 +104,10 @@ class ModuleNewton(ModuleMethod):
 
     def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
         """No more than there are samples, for a search that was stopped before it came to remove the others."""
-        told = problem.samples
-        if told is None or len(candidates) <= told:
+        known_count = problem.samples
+        if known_count is None or len(candidates) <= known_count:
             return candidates
-        return candidates[_one_by_one(problem.loss, problem.loss.fit(candidates), told)[-1]]
+        return candidates[_one_by_one(problem.loss, problem.loss.fit(candidates), known_count)[-1]]
 
 
 class _Search:
@@ -132,9 +132,9 @@ class _Search:
         self.unit, self.iteration, self.scouted, self.resisted, self.polished = 0, 0, 0, 0, 0
         self.kept, self.kept_loss, self.kept_score = like, math.inf, math.inf
         self.grown, self.wide = like, 0  # what scouting starts from, and how many candidates it takes
-        told = problem.samples
-        if told is not None:
-            self.wide = max(told, min(max(told + 2, round(method.excess * told)), self.cap))
+        known_count = problem.samples
+        if known_count is not None:
+            self.wide = max(known_count, min(max(known_count + 2, round(method.excess * known_count)), self.cap))
         self.run: Run | None = None  # the run under way
         self.resumed: State | None = None
         if resume is not None:
@@ -189,32 +189,32 @@ class _Search:
 
     def _prune(self) -> Iterator[Run]:
         """Told: down to n at once. Not told: what cross-validation can do without, then one by one until two resist."""
-        before, told = self.loss.fit(self.kept), self.problem.samples
+        before, known_count = self.loss.fit(self.kept), self.problem.samples
         subset = self._subset(before)
         if len(subset) == len(before.candidates) or not subset:
             self.resisted += 1
         else:
             run = yield from self._refine(before.candidates[subset], self.method.stage_iterations)
             allowed = TOLERATED * cross_validated(self.loss, before)
-            if told is not None or cross_validated(self.loss, run.point.fit) <= allowed:
+            if known_count is not None or cross_validated(self.loss, run.point.fit) <= allowed:
                 self._keep(run.point.fit)
                 self.resisted = 1
             else:
                 self.resisted += 1
-        if told is not None or self.resisted > 2 or len(self.kept) <= 1:
+        if known_count is not None or self.resisted > 2 or len(self.kept) <= 1:
             self.phase = POLISH
-            if told is None and len(self.kept) == self.wide < self.cap:
+            if known_count is None and len(self.kept) == self.wide < self.cap:
                 self._widen()
 
     def _subset(self, fit: GeneralFit) -> list[int]:
         """Which candidates to try without the others: `resisted` counts the attempts that failed."""
-        told = self.problem.samples
-        if told is None and self.resisted:
+        known_count = self.problem.samples
+        if known_count is None and self.resisted:
             order = removal_costs(self.loss, fit).argsort().tolist()
             left_out = order[min(self.resisted - 1, len(order) - 1)]
             return [index for index in range(len(order)) if index != left_out]
-        smaller = _one_by_one(self.loss, fit, told or 1)
-        if told is not None:
+        smaller = _one_by_one(self.loss, fit, known_count or 1)
+        if known_count is not None:
             return smaller[-1]
         return min(smaller, key=lambda kept: cross_validated(self.loss, self.loss.restricted(fit, kept)))
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from exhume import seeds
 from exhume.errors import UsageError
-from exhume.networks.initialisation import draw_normal
+from exhume_papers.networks.initialisation import draw_normal
 
 POSITIONS = 7  # what the default kernel leaves of a side
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from exhume.attacks.family import Member, family
 from exhume.attacks.running.prepare import run as run_prepared
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.attack_request import AttackRequest
@@ -19,6 +18,7 @@ from exhume.experiments.scoring import score
 from exhume.files import SCHEMA
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
+from exhume_papers.studies.family import Member, family
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def compare_attacks(
     seed: int = 0,
     dtype: str = "float32",
     factory: str | None = None,
-    told: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> list[Compared]:
     """Every attack of those names (none: the whole family), in at most so many seconds each."""
     for name in set(names) - {member.name for member in family()}:
@@ -62,7 +62,7 @@ def compare_attacks(
     for member in family():
         if names and member.name not in names:
             continue
-        told(f"{member.name} ...")
+        say(f"{member.name} ...")
         try:
             request = AttackRequest(method=member.name, budget=seconds, dtype=dtype)
             found = run_prepared(request.prepare(run, observation, seed)).reconstruction

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from exhume.attacks.family import as_markdown, family
 from exhume.attacks.foundation.hyperparameters import OptionValue
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
@@ -12,8 +11,9 @@ from exhume.attacks.running.choice import choose
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.tangent.newton import KktAttack, NtkAttack
 from exhume.errors import UsageError
+from exhume_papers.studies.family import as_markdown, family
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def chosen(name: str, options: Mapping[str, OptionValue], network: bool = False) -> AnyMethod:

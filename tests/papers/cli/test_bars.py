@@ -4,7 +4,7 @@ import re
 import pytest
 from rich.console import Console
 
-from exhume.cli import output
+from exhume_papers.cli import bars
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from exhume.cli import output
 def test_the_way_to_the_target_is_counted_in_powers(
     done: float, first: float, loss: float, until: float, expected: float
 ) -> None:
-    assert output._way_done(done, first, loss, until) == pytest.approx(expected)
+    assert bars._way_done(done, first, loss, until) == pytest.approx(expected)
 
 
 def test_a_bar_shows_loss_and_steps_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(output, "Console", lambda stderr: Console(stderr=stderr, force_terminal=True, width=100))
-    with output.training_bar(1000, 1e-9) as show:
+    monkeypatch.setattr(bars, "Console", lambda stderr: Console(stderr=stderr, force_terminal=True, width=100))
+    with bars.training_bar(1000, 1e-9) as show:
         show(500, 1.0)
         show(800, 2.5e-5)
     shown = capsys.readouterr()
@@ -41,7 +41,7 @@ def test_a_bar_shows_loss_and_steps_on_a_terminal(
 
 
 def test_without_a_terminal_there_is_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with output.training_bar(1000, 1e-9) as show:
+    with bars.training_bar(1000, 1e-9) as show:
         show(1, 0.5)
     printed = capsys.readouterr()
     assert printed.out + printed.err == ""

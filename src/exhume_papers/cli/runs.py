@@ -41,16 +41,16 @@ def runs(request: RunsRequest, json: bool) -> None:
     Example: exhume runs runs --where outcome=recovered --where 'ratio>2'
     """
     from exhume.errors import UsageError
-    from exhume.experiments.listing import Condition, differences, group, list_runs, select, with_settings
     from exhume.values import parse_names
+    from exhume_papers.sweeps.listing import Condition, differences, group, list_runs, select, with_settings
 
     found = list_runs(request.folder)
-    told = select(with_settings(request.folder, found), [Condition.parse(text) for text in request.where])
-    found = {name: run for name, run in found.items() if name in told}
+    selected = select(with_settings(request.folder, found), [Condition.parse(text) for text in request.where])
+    found = {name: run for name, run in found.items() if name in selected}
     result: dict[str, Any] = {"runs": [{"run": name, **summary} for name, summary in found.items()]}
     if request.by is not None:
         keys = parse_names(request.by) or ()
-        groups = group(told, keys, request.value)
+        groups = group(selected, keys, request.value)
         lines = [[*one.agreed, one.count, one.mean, one.deviation] for one in groups]
         table = _table([*keys, "runs", f"mean {request.value}", "std"], lines)
         result = {
@@ -60,18 +60,18 @@ def runs(request: RunsRequest, json: bool) -> None:
             ]
         }
     elif request.compare:
-        if len(told) > MOST_COMPARED:
+        if len(selected) > MOST_COMPARED:
             raise UsageError(
-                f"expected at most {MOST_COMPARED} runs to compare, found {len(told)}; choose with --where"
+                f"expected at most {MOST_COMPARED} runs to compare, found {len(selected)}; choose with --where"
             )
-        differing = differences(told)
-        table = _table(["", *told], [[key, *values] for key, values in differing.items()])
-        result = {"runs": list(told), "differences": differing}
+        differing = differences(selected)
+        table = _table(["", *selected], [[key, *values] for key, values in differing.items()])
+        result = {"runs": list(selected), "differences": differing}
     else:
         shown = parse_names(request.columns or COLUMNS) or ()
-        if request.columns is None and any(run["status"] == "failed" for run in told.values()):
+        if request.columns is None and any(run["status"] == "failed" for run in selected.values()):
             shown = (*shown, "reason")
-        table = _table(["run", *shown], [[name, *(run.get(key) for key in shown)] for name, run in told.items()])
+        table = _table(["run", *shown], [[name, *(run.get(key) for key in shown)] for name, run in selected.items()])
     _print(table, json)
     if json:
         print_json(result)

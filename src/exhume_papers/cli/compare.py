@@ -8,7 +8,7 @@ from exhume.requests.request import Option, Request
 from exhume.units import duration_text
 
 if TYPE_CHECKING:
-    from exhume.experiments.comparing import Compared
+    from exhume_papers.studies.comparing import Compared
 
 
 class CompareRequest(Request):
@@ -27,10 +27,10 @@ def compare(request: CompareRequest, json: bool) -> None:
 
     Example: exhume compare runs/a --budget 60s
     """
-    from exhume.experiments.comparing import as_json, compare_attacks
     from exhume.experiments.run import RunFolder
     from exhume.files import write_json
-    from exhume.report.compare_figure import draw_compared
+    from exhume_papers.figures.compare_figure import draw_compared
+    from exhume_papers.studies.comparing import as_json, compare_attacks
 
     folder = RunFolder.existing(request.run)
     names = [] if request.attacks is None else [name.strip() for name in request.attacks.split(",")]

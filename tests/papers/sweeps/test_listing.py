@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from exhume.errors import ExhumeError, UsageError
-from exhume.experiments.listing import Condition, differences, group, list_runs, select, with_settings
+from exhume_papers.sweeps.listing import Condition, differences, group, list_runs, select, with_settings
 
 
 def write_summary(folder: Path, text: str) -> None:

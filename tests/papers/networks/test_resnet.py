@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from exhume.errors import UsageError
-from exhume.networks.resnet import ResNet
+from exhume_papers.networks.resnet import ResNet
 
 
 def stream(seed: int = 0) -> torch.Generator:

@@ -5,8 +5,8 @@ import torch
 
 from exhume.errors import UsageError
 from exhume.networks.head import find_head, split_at_head
-from exhume.networks.vit import VisionTransformer
 from exhume_papers.networks.derivatives import push_forward
+from exhume_papers.networks.vit import VisionTransformer
 
 
 def vit(head_on: str = "tokens", seed: int = 0) -> VisionTransformer:

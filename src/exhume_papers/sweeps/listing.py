@@ -36,15 +36,15 @@ def list_runs(folder: Path) -> Runs:
 def with_settings(folder: Path, found: Runs) -> Runs:
     """The same with what each run was told, as data.KEY, model.KEY and attack.KEY, and how it ended: `status`."""
     below = folder / "runs" if (folder / "results.csv").is_file() and (folder / "runs").is_dir() else folder
-    told: Runs = {}
+    described: Runs = {}
     for name, summary in found.items():
         path = below / name / "config.json"
         config = read_config(path) if path.is_file() else {}
         parts = {part: config[part] for part in ("data", "model", "attack") if isinstance(config.get(part), dict)}
         status = "failed" if summary.get("outcome") == "failed" else "done"
         defence = {"defence": config["defence"]} if "defence" in config else {}  # of a run that failed
-        told[name] = {"status": status} | defence | summary | _flat(parts)
-    return told
+        described[name] = {"status": status} | defence | summary | _flat(parts)
+    return described
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -21,8 +21,8 @@ def known(request: KnownRequest, json: bool) -> None:
 
     Example: exhume known runs/a --missing 3
     """
-    from exhume.experiments.known_samples import write_known
     from exhume.experiments.run import RunFolder
+    from exhume_papers.making.known_samples import write_known
 
     path = write_known(RunFolder.existing(request.run), request.missing, request.out)
     flag = "" if request.out is None else f" --known {path}"

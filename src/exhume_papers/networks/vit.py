@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from exhume import seeds
 from exhume.errors import UsageError
-from exhume.networks.initialisation import draw_normal
+from exhume_papers.networks.initialisation import draw_normal
 
 POSITION_STD = 0.02
 

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from exhume.networks.initialisation import draw_normal
+from exhume_papers.networks.initialisation import draw_normal
 
 
 def test_every_precision_starts_from_the_same_numbers() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from exhume.report.compare_figure import draw_compared
+from exhume_papers.figures.compare_figure import draw_compared
 
 MADE: dict[str, Any] = {
     "name": "ntk",
