@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from exhume.activations import ACTIVATIONS as KNOWN
+from exhume.activations import activation
 from exhume.serving import audits, earlier, findings
 from exhume.serving.audit_form import ACTIVATIONS, DEFENCES
 
@@ -198,7 +198,7 @@ def test_the_gauge_answers_and_refuses_as_the_command_does(ask: Any) -> None:
 
 
 def test_what_the_form_offers_exists() -> None:
-    assert set(ACTIVATIONS) <= set(KNOWN)
+    assert [activation(name).name for name in ACTIVATIONS] == list(ACTIVATIONS)
     from exhume.auditing.what_if import check_what_if
 
     check_what_if(tuple(DEFENCES), has_labels=True)
