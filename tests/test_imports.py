@@ -34,7 +34,8 @@ FORBIDDEN = {
     "metrics": ("attacks", "defences", "data", "experiments", "report", "cli"),
     "experiments": ("report", "auditing", "cli"),
     "report": ("auditing", "cli"),
-    "auditing": ("cli",),
+    "auditing": ("serving", "cli"),
+    "serving": ("cli",),
     # whoever trains a victim knows nothing of the attacks on it
     "exhume_papers.victims": ("attacks", "reconstruction", "metrics", "experiments", "report", "cli"),
     "exhume_papers.making": ("report", "auditing", "cli"),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from page_checks import CONTRAST
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
 
@@ -205,28 +207,6 @@ def test_text_stands_out_from_its_background_by_day_and_by_night(visit: Visit, k
     page.emulate_media(color_scheme=scheme)
     assert page.evaluate(CONTRAST) == []
     keep(page, scheme)
-
-
-CONTRAST = """() => {
-  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const linear = (v) => (v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => .2126 * linear(r / 255) + .7152 * linear(g / 255) + .0722 * linear(b / 255);
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = numbers(getComputedStyle(at).backgroundColor);
-      if (colour.length < 4 || colour[3] > .99) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const bad = [];
-  const texts = "p,li,td,th,dt,dd,h1,h2,h3,a,label,figcaption,small,button,blockquote,pre,.word,.yes";
-  for (const element of document.querySelectorAll(texts)) {
-    if (!element.offsetParent || !element.textContent.trim() || element.closest(".stage")) continue;
-    const [a, b] = [light(numbers(getComputedStyle(element).color)), light(behind(element))].sort((x, y) => y - x);
-    if ((a + .05) / (b + .05) < 4.5) bad.push(element.className + " " + element.textContent.trim().slice(0, 40));
-  }
-  return bad;
-}"""
 
 
 def test_everything_that_can_be_used_can_be_reached_by_keyboard_and_has_a_name(visit: Visit) -> None:

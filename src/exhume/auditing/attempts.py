@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from exhume.attacks.foundation.planned_attack import PlannedAttack
@@ -10,6 +11,7 @@ from exhume.attacks.running.loop import Attacked, Progress
 from exhume.attacks.running.prepare import PreparedAttack, prepare, run
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.running.snapshots import Snapshot, SnapshotKeeper
+from exhume.auditing.progress_folder import ProgressPart
 from exhume.errors import ExhumeError, UsageError
 from exhume.observation import Observation
 from exhume.private_paths import without_folders
@@ -61,21 +63,27 @@ def carry_out(
     seconds: float,
     settings: AttackSettings,
     watch: Watch | None = None,
+    kept: ProgressPart | None = None,
 ) -> tuple[Attempt, ...]:
     """Runs the offers in their order until one recovers everything, the time ends, or somebody interrupts.
 
-    `settings` is what they have in common; each gets its own method, seed, time and what it is told.
+    `settings` is what they have in common; each gets its own method, seed, time and what it is told. `kept` is where
+    they say how far they are, and go on from.
     """
     began = time.monotonic()
     attempts: list[Attempt] = []
     for index, offer in enumerate(offers):
         left = seconds - (time.monotonic() - began)
-        if left < LEAST_SECONDS and attempts:
+        begun = kept is not None and kept.has_begun(index)
+        if left < LEAST_SECONDS and attempts and not begun:
             attempts.append(Attempt(offer, None, (), 0.0, OUT_OF_TIME))
             continue
         share = min(max(left, LEAST_SECONDS), GENEROUS * left / (len(offers) - index))
+        share = share if kept is None else kept.share(index, share)
         limits = replace(settings.limits, seconds=max(share, LEAST_SECONDS))
-        attempts.append(_attempt(observation, offer, replace(settings, limits=limits), watch))
+        onlooker = _onlooker(offer, watch, kept, index, len(offers))
+        checkpoint = None if kept is None else kept.checkpoint(index)
+        attempts.append(_attempt(observation, offer, replace(settings, limits=limits), onlooker, checkpoint))
         done = attempts[-1].attacked
         if done is not None and (done.interrupted or _decides(done.reconstruction)):
             break
@@ -164,14 +172,28 @@ def _prepared(observation: Observation, offer: PlannedAttack, settings: AttackSe
     return prepare(offer.seen(observation), own)
 
 
-def _attempt(observation: Observation, offer: PlannedAttack, settings: AttackSettings, watch: Watch | None) -> Attempt:
-    def onlooker(progress: Progress) -> None:
+def _onlooker(
+    offer: PlannedAttack, watch: Watch | None, kept: ProgressPart | None, index: int, of: int
+) -> Callable[[Progress], None]:
+    def look(progress: Progress) -> None:
         if watch is not None:
             watch(offer, progress)
+        if kept is not None:
+            kept.note(index, of, offer, progress)
 
+    return look
+
+
+def _attempt(
+    observation: Observation,
+    offer: PlannedAttack,
+    settings: AttackSettings,
+    onlooker: Callable[[Progress], None],
+    checkpoint: Path | None,
+) -> Attempt:
     began = time.monotonic()
     try:
-        attacked = run(_prepared(observation, offer, settings), onlooker, keeper=SnapshotKeeper())
+        attacked = run(_prepared(observation, offer, settings), onlooker, checkpoint, SnapshotKeeper())
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
         return Attempt(offer, None, (), time.monotonic() - began, without_folders(str(problem)))
     return Attempt(offer, attacked, attacked.snapshots, time.monotonic() - began)

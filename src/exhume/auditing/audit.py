@@ -25,6 +25,7 @@ from exhume.auditing.attempts import (
 from exhume.auditing.cost import cost_line, cost_of
 from exhume.auditing.layers import listed
 from exhume.auditing.plan import AuditPlan, make_plan, not_needed
+from exhume.auditing.progress_folder import ProgressFolder, ProgressPart
 from exhume.auditing.records import Control
 from exhume.auditing.stronger import stronger
 from exhume.auditing.target import AuditTarget
@@ -164,27 +165,38 @@ class Question:
     commands: list[str] = field(default_factory=list)
 
 
-def run_audit(question: Question, settings: AuditSettings, watch: Watch | None = None) -> Audit:
-    """Carries out the plan, then the defences, within the time; what the attack does not see stays out of it."""
+def run_audit(
+    question: Question, settings: AuditSettings, watch: Watch | None = None, progress: ProgressFolder | None = None
+) -> Audit:
+    """Carries out the plan, then the defences, within the time; what the attack does not see stays out of it.
+
+    With `progress` it goes on from where an audit with the same settings was stopped.
+    """
     truth, target = question.truth, question.target
     _check_records(question)
     check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
-    deadline = time.monotonic() + settings.seconds
+    spent = 0.0 if progress is None else progress.used
+    deadline = time.monotonic() + settings.seconds - spent
     plan = make_plan(target, settings.samples, settings.seed)
     require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = settings.seconds / (2 if settings.what_if else 1)
-    attempts = _attacked(target.observation, plan.offers, share, settings, watch)
+    kept = None if progress is None else progress.of("as published", target.observation)
+    attempts = _attacked(target.observation, plan.offers, share - spent, settings, watch, kept)
     best = best_of(attempts)
     refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
     if best is None and refusals and OUT_OF_TIME not in refusals:
         raise ExhumeError("; ".join(refusals))  # weights that none takes: a pipeline shall not go on with those
     subject = _subject(question, settings, plan, attempts, best)
     evidence = gather(subject)
-    interrupted = any(attempt.attacked is not None and attempt.attacked.interrupted for attempt in attempts)
+    interrupted = _interrupted(attempts)
     if settings.what_if and best is not None and not interrupted:
-        lines = _what_if(question, settings, best.offer, subject, evidence, deadline, watch)
+        lines, interrupted = _what_if(question, settings, best.offer, subject, evidence, deadline, watch, progress)
         subject = replace(subject, what_if=lines)
     return Audit(subject, evidence, verdict(case_of(subject, evidence)), interrupted)
+
+
+def _interrupted(attempts: tuple[Attempt, ...]) -> bool:
+    return any(attempt.attacked is not None and attempt.attacked.interrupted for attempt in attempts)
 
 
 def _attacked(
@@ -193,15 +205,16 @@ def _attacked(
     seconds: float,
     settings: AuditSettings,
     watch: Watch | None,
+    kept: ProgressPart | None,
 ) -> tuple[Attempt, ...]:
     """The plan, and then further starts of an attack that was refuted, as long as there is time."""
     ends = time.monotonic() + seconds
-    attempts = carry_out(observation, offers, seconds, settings.of_attacks, watch)
-    more = further_starts(attempts, settings.samples)
+    attempts = carry_out(observation, offers, seconds, settings.of_attacks, watch, kept)
+    more, further = further_starts(attempts, settings.samples), None if kept is None else kept.further
     left = ends - time.monotonic()
-    return (
-        attempts if not more or left <= 0 else attempts + carry_out(observation, more, left, settings.of_attacks, watch)
-    )
+    if not more or (left <= 0 and not (further is not None and further.has_begun(0))):
+        return attempts
+    return attempts + carry_out(observation, more, left, settings.of_attacks, watch, further)
 
 
 def _check_records(question: Question) -> None:
@@ -279,8 +292,9 @@ def _what_if(
     evidence: Evidence,
     deadline: float,
     watch: Watch | None,
-) -> list[dict[str, Any]]:
-    """One line for the model as it is, and one for each defence."""
+    progress: ProgressFolder | None,
+) -> tuple[list[dict[str, Any]], bool]:
+    """One line for the model as it is, and one for each defence; whether somebody interrupted on the way."""
     target, truth, control = question.target, question.truth, question.control
     cost = cost_of(published(target), target, truth, control)
     lines = [_line("as published", subject, evidence, "") | cost_line(cost)]
@@ -289,12 +303,15 @@ def _what_if(
         try:
             defended = defend(name, target, truth, settings.seed)
             again = _same_attacks(defended.target, offer)
-            attempts = _attacked(defended.observation, again, left, settings, watch)
+            kept = None if progress is None else progress.of(name, defended.observation)
+            attempts = _attacked(defended.observation, again, left, settings, watch, kept)
             lines.append(_reaudited(question, settings, defended, attempts))
+            if _interrupted(attempts):
+                return lines, True
         except ExhumeError as problem:
             empty = dict.fromkeys(("recovered", "samples", "error", "held_out_loss", "verdict"))
             lines.append({"name": name, "title": "not tried", **empty, "note": str(problem)} | cost_line(None))
-    return lines
+    return lines, False
 
 
 def _same_attacks(target: AuditTarget, offer: PlannedAttack) -> tuple[PlannedAttack, ...]:

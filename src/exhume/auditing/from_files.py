@@ -73,9 +73,9 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
-    return Question(
-        target, artefact, file.path.name, truth, _control(request, control, records, truth), [shown_line(request)]
-    )
+    line = shown_line(request.model_copy(update={"progress": None}))  # which changes nothing of the result
+    against = _control(request, control, records, truth)
+    return Question(target, artefact, file.path.name, truth, against, [line])
 
 
 def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:

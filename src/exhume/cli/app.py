@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume.cli import attack, audit, evaluate, gauge, rank, report, scan
+from exhume.cli import attack, audit, evaluate, gauge, rank, report, scan, serve
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
@@ -32,6 +32,7 @@ add_command(app, "audit", audit.audit)
 add_command(app, "scan", scan.scan)
 add_command(app, "rank", rank.rank)
 add_command(app, "report", report.report)
+add_command(app, "serve", serve.serve)
 
 
 def print_version(asked: bool) -> bool:

@@ -23,12 +23,14 @@ def audit(request: AuditRequest, json: bool) -> None:
     """
     from exhume.auditing.audit import AuditSettings, run_audit
     from exhume.auditing.from_files import read_question, write_audit
+    from exhume.auditing.progress_folder import ProgressFolder
     from exhume.experiments.run import check_new
     from exhume.theory import explain, gauge
     from exhume.values import parse_names
     from exhume.verdicts import parse_verdict
 
     check_new(request.out)
+    progress = None if request.progress is None else ProgressFolder.open(request.progress, request)
     limit = None if request.fail_on is None else parse_verdict(request.fail_on)
     settings = AuditSettings(
         seconds=request.budget,
@@ -46,12 +48,14 @@ def audit(request: AuditRequest, json: bool) -> None:
     for note in question.target.notes:
         say(note, json)
     with _bars() as watch:
-        done = run_audit(question, settings, watch)
+        done = run_audit(question, settings, watch, progress)
     page = write_audit(done, request.out, request.reveal)
     _tell(done, page, json)
     if json:
         print_json(done.summary | {"report": str(page)})
     if done.interrupted:
+        if progress is not None:
+            say(f"interrupted: --progress {request.progress} with another --out goes on", as_json=True)
         raise typer.Exit(130)
     if limit is not None and done.verdict.severity >= limit.severity:
         say(f"failed on the verdict {done.verdict.title.lower()} (--fail-on {request.fail_on})", as_json=True)

@@ -111,6 +111,10 @@ class AuditRequest(RecordOptions, TargetOptions):
         Option("Exit with 1 at this verdict or a worse one: recovered, partly-recovered, inconclusive."),
     ] = None
     reveal: Annotated[bool, Option("Keep recovered pictures sharp in the report.")] = False
+    progress: Annotated[
+        Path | None,
+        Option("A folder that says how far it is; after Ctrl-C the same audit, with another --out, goes on from it."),
+    ] = None
     seed: Seed = 0
     out: Annotated[Path, Option("The folder to make for the report.")]
 

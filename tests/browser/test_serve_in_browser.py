@@ -1,0 +1,186 @@
+"""The whole way on the page of `exhume serve`: drop files, see their sizes, audit, stop, go on, read, compare."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from exhume.data.config import DataConfig
+from exhume.data.load import load
+from page_checks import CONTRAST, HEADINGS, UNNAMED
+
+pytest.importorskip("starlette", reason="no web framework: pip install 'exhume[web]'")
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, ViewportSize
+
+PHONE: "ViewportSize" = {"width": 390, "height": 844}
+DESK: "ViewportSize" = {"width": 1200, "height": 900}
+PATIENCE = 150_000  # milliseconds: on a busy machine an audit takes that long to begin
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two faces in a head over known features, and a head of noise that no attack ends on."""
+    folder = tmp_path_factory.mktemp("serve")
+    stream = torch.Generator().manual_seed(0)
+    faces = load(DataConfig(name="faces", samples=4)).inputs.reshape(4, 25, 25)
+    data = faces[:, ::3, ::3][:, :8, :8].reshape(4, 64)
+    data = 8 * data / data.norm(dim=1, keepdim=True)
+    rows = torch.randn(600, 64, generator=stream) / 8
+    features = (data[:2] @ rows.T).clamp_min(0).double()
+    weights = (torch.linalg.pinv(features) @ torch.tensor([1.0, -1.0]).double()).float()
+    wide = torch.randn(6000, 64, generator=stream) / 8
+    save_file({"fc.weight": weights[None]}, folder / "Gesichter ä.safetensors")
+    save_file({"V": rows}, folder / "V.safetensors")
+    save_file({"fc.weight": torch.randn(1, 6000, generator=stream)}, folder / "noise.safetensors")
+    save_file({"V": wide}, folder / "wide.safetensors")
+    for name, part in (("records", data[:2]), ("control", data[2:])):
+        save_file({"inputs": part.reshape(2, 1, 8, 8).contiguous()}, folder / f"{name}.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    """A server of its own, as a user starts it."""
+    command = [sys.executable, "-m", "exhume", "serve", "--out", str(folder / "audits"), "--json"]
+    environment = os.environ | {"TMPDIR": str(folder)}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert server.stdout is not None
+        yield json.loads(server.stdout.readline())["address"]
+        server.send_signal(signal.SIGINT)
+        _, said = server.communicate(timeout=60)
+        assert "Traceback" not in said
+        assert server.returncode == 0
+        assert list(folder.glob("exhume-*")) == [], "uploads stayed"
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def page(browser: "Browser", address: str) -> "Iterator[Page]":
+    context = browser.new_context(viewport=DESK)
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda said: complaints.append(f"{said.type}: {said.text}"))
+    page.on("pageerror", lambda fault: complaints.append(str(fault)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(address)
+    yield page
+    context.close()
+    assert complaints == []
+    assert {url.split("/")[2] for url in asked if not url.startswith("data:")} == {address.split("/")[2]}
+
+
+def overflow(page: "Page") -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def check_looks(page: "Page", name: str, shoot: Callable[..., None]) -> None:
+    """By day, by night and on a phone: everything can be read, has a name, and nothing sticks out."""
+    assert page.evaluate(UNNAMED) == []
+    assert page.evaluate(HEADINGS) == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        assert page.evaluate(CONTRAST) == []
+        shoot(page, f"serve-{name}-{scheme}")
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(PHONE)
+    assert overflow(page) == 0
+    shoot(page, f"serve-{name}-phone")
+    page.set_viewport_size(DESK)
+    assert overflow(page) == 0
+
+
+def choose(page: "Page", role: str, path: Path) -> None:
+    from playwright.sync_api import expect
+
+    page.locator(f"#file-{role}").set_input_files(path)
+    expect(page.locator(f".slot[data-role={role}]")).to_have_class(re.compile("full"))
+
+
+def state(page: "Page", text: str) -> None:
+    from playwright.sync_api import expect
+
+    expect(page.locator("#state")).to_contain_text(text, timeout=PATIENCE)
+
+
+def test_the_whole_way(page: "Page", folder: Path, keep: Any, address: str) -> None:
+    from playwright.sync_api import expect
+
+    start = page.get_by_role("button", name="Start the audit")
+    expect(start).to_be_disabled()
+    check_looks(page, "empty", keep)
+
+    # an audit without an end is stopped, goes on, and is stopped again
+    choose(page, "weights", folder / "noise.safetensors")
+    expect(page.locator("#told-weights")).to_contain_text("noise.safetensors: 1 tensor, 6,000 numbers")
+    page.locator("#known-features summary").focus()
+    page.keyboard.press("Enter")
+    choose(page, "features", folder / "wide.safetensors")
+    expect(page.locator("#gauge-d")).to_have_value("64")
+    page.locator("#gauge-n").fill("5")
+    page.locator("#gauge-n").press("Tab")
+    expect(page.locator("#gauge-title")).to_have_text("Data determined")
+    page.locator("#image-shape").fill("1,8,8")
+    check_looks(page, "chosen", keep)
+    start.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/audits/*")
+    state(page, "At work.")
+    expect(page.locator("#attack")).to_contain_text("split-newton")
+    expect(page.locator("#pictures img").first).to_be_visible()
+    check_looks(page, "working", keep)
+    page.get_by_role("button", name="Stop").click()
+    state(page, "Stopped.")
+    frame = page.frame_locator("iframe")
+    expect(frame.locator("h1")).to_contain_text("Inconclusive")
+    page.get_by_role("button", name="Go on").click()
+    state(page, "At work.")
+    page.get_by_role("button", name="Stop").click()
+    state(page, "Stopped.")
+    expect(frame.locator("h1")).to_contain_text("Inconclusive")
+
+    # the files are still there; faces, with records and a defence, come back
+    page.get_by_role("link", name="all files and audits").click()
+    expect(page.locator("#told-weights")).to_contain_text("noise.safetensors")
+    for role, name in (("weights", "Gesichter ä"), ("features", "V"), ("truth", "records"), ("control", "control")):
+        choose(page, role, folder / f"{name}.safetensors")
+    expect(page.locator("#gauge-n")).to_have_value("2")
+    page.locator("#image-shape").fill("")
+    page.locator("#budget").select_option("1m")
+    start.click()
+    page.wait_for_url("**/audits/Gesichter*")
+    state(page, "Done. Recovered: 2 of 2")
+    expect(frame.locator("h1")).to_contain_text("Recovered: 2 of 2 training images")
+    check_looks(page, "done", keep)
+    assert page.evaluate("document.querySelector('iframe').contentDocument") is None, "the frame has no origin of ours"
+    first = page.url
+    page.get_by_label("int8").check()
+    page.get_by_role("button", name="Audit again").click()
+    page.wait_for_url(lambda url: url != first)
+    state(page, "Done. Recovered: 2 of 2")
+
+    page.goto(address)
+    boxes = page.locator("#compare-form input[type=checkbox]")
+    expect(boxes).to_have_count(3)
+    boxes.nth(0).check()
+    boxes.nth(2).check()
+    check_looks(page, "audits", keep)
+    page.get_by_role("button", name="Compare the chosen ones").click()
+    expect(page.locator("tr.differs").first).to_contain_text("Verdict")
+    expect(page.locator("main")).to_contain_text("with defences")
+    check_looks(page, "compare", keep)
