@@ -38,10 +38,10 @@ def drawn(kind: str, n: int, d: int, stream: Stream) -> np.ndarray:
             return centres[stream.integers(len(centres), size=n)] + 0.2 * values
         case "near-duplicates":
             half = values[: (n + 1) // 2]
-            return np.concatenate([half, half + 0.1 * values[: n // 2][::-1]])[:n]
+            return np.concatenate([half, half[: n // 2] + 0.1 * values[: n // 2][::-1]])[:n]
         case "opposite":
             half = values[: (n + 1) // 2]
-            return np.concatenate([half, -half + 0.05 * values[: n // 2][::-1]])[:n]
+            return np.concatenate([half, -half[: n // 2] + 0.05 * values[: n // 2][::-1]])[:n]
         case "nearly in a plane":
             return values * np.where(np.arange(d) < max(2, d // 2), 1.0, 0.02)
     raise ValueError(kind)

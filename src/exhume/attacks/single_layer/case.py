@@ -28,16 +28,14 @@ from exhume.observation import Observation
 class RidgeCase:
     """`stands_for` says which samples the candidates of this case are the coordinates of; None: the samples themselves.
 
-    `share` is that of the d dimensions in which a sample may lie; `uneven` the factor on squared errors that comes from
-    rows of V which see some directions less than others.
+    `counted`: so many of the first coordinates of a candidate are those of the sample; None: all of them.
     """
 
     observation: Observation
     split: RowSplit
     problem: Problem
     stands_for: Parametrisation | None = None
-    share: float = 1.0
-    uneven: float = 1.0
+    counted: int | None = None
     facts: Facts = field(default_factory=dict)
 
     @classmethod
@@ -49,7 +47,7 @@ class RidgeCase:
         Of several ranks each takes its own share of these rows, and has memory for as many.
         """
         features, ranks = observation.ridge, resources.ranks
-        uneven = check_features(features, ranks)
+        check_features(features, ranks)
         split = split_rows(features.p, held_out)
         room = _room(observation, split.used, few_rows, resources)
         used = room.rows
@@ -79,7 +77,7 @@ class RidgeCase:
             device=resources.device,
             at_most=room.candidates,
         )
-        return cls(observation, split, problem, uneven=uneven)
+        return cls(observation, split, problem)
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """On all rows and without any help that the method may have used on the way: the published loss."""
@@ -87,8 +85,10 @@ class RidgeCase:
         final = loss.to(candidates.dtype).fit(candidates)
         coefficients = final.coefficients * loss.scale
         unseen = self._unseen(candidates, coefficients)
-        spread, drifted = self.share * self.uneven, self.observation.ridge.trained
-        certificate = certify(loss, final, unseen, split, self.observation.weights, spread, drifted)
+        observation = self.observation
+        free_norm = observation.knowledge.norm is None and not observation.ridge.norm_blind
+        drifted, weights = observation.ridge.trained, observation.weights
+        certificate = certify(loss, final, unseen, split, weights, drifted, free_norm, self.counted)
         return Judgement(final.loss, coefficients, certificate)
 
     def unseen_loss(self, candidates: Float[Tensor, "m d"]) -> float | None:

@@ -5,23 +5,23 @@ zero where its features are a quadratic function of its preactivations but for w
 and Σ α_i x_i x_iᵀ, and no single x_i.
 """
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.foundation.certificate import EXPLAINED, RowSplit, Unexplained, outcome_of, unjudged, verdict
+from exhume.attacks.foundation.certificate import RowSplit, Unexplained, unjudged, verdict
 from exhume.attacks.foundation.ranks import ALONE, Ranks
-from exhume.attacks.single_layer.gauss_newton import linearise, metric, newton_move
+from exhume.attacks.single_layer.blends import splitting_costs
+from exhume.attacks.single_layer.linearised import Linearised
 from exhume.attacks.single_layer.pruning import removal_costs
+from exhume.attacks.single_layer.structure import predictable_share
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate
 
-SETTLING_DAMPING = 1e-6
-TELLING = 10.0  # how far above what is left that must be which tells samples apart, summed over its equations
-SETTLING_PRODUCTS, FEW_DIMENSIONS = 10, 256  # products for the Newton step; up to so many dimensions they are cheap
+SPLIT_SHOWS = 10.0  # times the noise of an equation: what a blend would leave in the weights to be seen
+DEBUG = {}
+PREDICTABLE = 0.2
 
 
 def loss_on(
@@ -47,48 +47,31 @@ def certify(
     unseen_loss: float | None,
     split: RowSplit,
     weights: Float[Tensor, "k p"],
-    spread: float = 1.0,
     drifted: bool = False,
+    free_norm: bool = False,
+    counted: int | None = None,
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
-    `drifted`: the features moved in training, so that a rest that looks like noise may be noise.
-    `spread` multiplies squared errors: r / d where candidates are known to lie in r of the d dimensions, since they can
-    err in no others; the mean of λ̄ / λ_j where the rows of V see directions unequally (eigenvalues λ of VᵀV).
+    `drifted`: the features moved in training, so that a rest that looks like noise may be noise. `free_norm`: the norm
+    of a sample is one of its unknowns. `counted`: so many of the first coordinates are those of the sample.
     """
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
     m, d = fit.candidates.shape
-    left = Unexplained(
-        fit.loss, unseen_loss, split.held_out * loss.outputs, m * (d - 1 + loss.outputs) / loss.equations
-    )
-    explained = removal_costs(fit, loss)
-    found = verdict(metric(loss, fit) / spread, explained, left, split.held_out, weights, drifted, unsettled(loss, fit))
-    telling = beyond_quadratic(loss, fit).cpu() * explained.cpu() * loss.equations / d
-    blind = telling <= TELLING * max(unseen_loss, EXPLAINED)
-    if not bool(blind.any()):
-        return found
-    confidence = torch.tensor(found.confidence).where(~blind, 0.0)
-    return replace(found, outcome=outcome_of(left, False, confidence), confidence=tuple(confidence.tolist()))
-
-
-def unsettled(loss: SpanLoss, fit: Fit) -> Float[Tensor, " m"]:
-    """||step_i||² / d of the Newton step at a fit: how far candidates would still move. A few passes."""
-    d = fit.candidates.shape[1]
-    products = SETTLING_PRODUCTS if d <= FEW_DIMENSIONS else 2
-    step = newton_move(loss, linearise(loss, fit), SETTLING_DAMPING, products, 0.1).change
-    return step.double().square().sum(dim=1) / d
-
-
-def beyond_quadratic(loss: SpanLoss, fit: Fit) -> Float[Tensor, " m"]:
-    """The share of each candidate's features that is no quadratic function of its preactivations."""
-    shares = []
-    for preactivations, features in zip(fit.preactivations, fit.features, strict=True):
-        z, f = preactivations.double(), features.double()
-        known = torch.stack([torch.ones_like(z), z, z.square(), f])
-        gram = loss.ranks.sum(known @ known.T)
-        scale = gram.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-        gram = gram * scale[:, None] * scale
-        fitted = gram[3, :3] @ torch.linalg.pinv(gram[:3, :3], rtol=1e-12, hermitian=True) @ gram[:3, 3]
-        shares.append((1 - fitted).clamp_min(0))
-    return torch.stack(shares)
+    repeated = len(weights) / loss.outputs  # outputs that repeat each other have the same noise
+    unknowns = d if free_norm else d - 1
+    q = m * (unknowns + loss.outputs) / loss.equations
+    left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
+    linearised = Linearised.at(loss, fit, free_norm)
+    noise = max(linearised.left_out, repeated * unseen_loss)
+    share = predictable_share(loss, fit)
+    if share > PREDICTABLE:
+        noise *= 1 + share * loss.equations
+    sizes = fit.candidates.double().square().sum(dim=1).clamp_min(torch.finfo(torch.float64).tiny)
+    steps = linearised.step[:, :counted].square().sum(dim=1)
+    squares = (noise * linearised.variances(d if counted is None else counted) + steps) / sizes
+    blends = splitting_costs(loss, fit, linearised) <= SPLIT_SHOWS * noise
+    DEBUG.update(share=share,E=loss.equations,first=(noise*linearised.variances(d)/sizes).sqrt().tolist(), step=(steps/sizes).sqrt().tolist(), split=(splitting_costs(loss, fit, linearised)/noise).tolist(), noise=noise, L=fit.loss,q=q,h=split.held_out)
+    squares = squares.where(~blends, torch.inf)
+    return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)

@@ -199,12 +199,12 @@ class _Opening:
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
         case = self._open(seen_through(observation, subspace, self.resources))
-        return replace(case, stands_for=subspace, share=subspace.r / subspace.d)
+        return replace(case, stands_for=subspace)
 
     def _drifting(self, inside: RidgeCase, rows: HeldRows, subspace: Subspace) -> RidgeCase:
         features = replace(inside.observation.ridge, rows=rows)
         case = self._open(replace(inside.observation, features=features))
-        return replace(case, stands_for=DriftCoordinates(subspace), share=inside.share)
+        return replace(case, stands_for=DriftCoordinates(subspace), counted=subspace.r)
 
     def _open(self, observation: Observation) -> RidgeCase:
         return RidgeCase.open(observation, self.method.few_rows, self.seed, self.held_out, self.resources)
