@@ -112,14 +112,13 @@ def scored(line: dict, data_dir: Path) -> dict:
     problem = problem_of(line["family"], line["seed"], data_dir)
     away = errors(problem, np.asarray(line["candidates"]))
     called, near = np.asarray(line["confidence"]) >= 0.5, away.min(axis=1) <= NEAR
-    found = {int(index) for index in away.argmin(axis=1)[near]}
-    trusted = {int(index) for index in away.argmin(axis=1)[near & called]}
+    found, trusted = (away <= NEAR).any(axis=0), (away[called] <= NEAR).any(axis=0)
     return {
         **line,
         "called": int(called.sum()),
         "wrong": int((called & ~near).sum()),
-        "near": len(found),
-        "missed": len(found - trusted),
+        "near": int(found.sum()),
+        "missed": int((found & ~trusted).sum()),
         "samples": len(problem.samples),
         "error": away.min(axis=1).tolist(),
     }

@@ -27,19 +27,16 @@ SECOND_DIFFERENCE = 0.1  # of a candidate's preactivations
 
 def splitting_costs(loss: SpanLoss, fit: Fit, linearised: Linearised) -> Float[Tensor, " m"]:
     """The least ||·||² that splitting each candidate by 0.1 of its norm would leave in the weights."""
-    candidates, value = fit.candidates.double(), loss.features.activation.value
-    preactivations = candidates @ linearised.rows.T
-    if loss.features.bias is not None:
-        preactivations += loss.features.bias.to(preactivations)
-    ways = [linearised.weakest(), _least_bent(preactivations, value, linearised)]
+    candidates = fit.candidates.double()
+    ways = [linearised.weakest(), _least_bent(loss, candidates, linearised)]
     if len(candidates) > 1:
         ways.append(_to_nearest(candidates, linearised))
-    costs = []
-    with torch.no_grad():
-        for way in ways:
-            moved = APART * candidates.norm(dim=1, keepdim=True) * (way @ linearised.rows.T)
-            split = (value(preactivations + moved) + value(preactivations - moved)) / 2 - value(preactivations)
-            costs.append(linearised.unexplained(split, torch.arange(len(candidates), device=split.device)))
+    before, costs = linearised.values(loss, candidates), []
+    for way in ways:
+        apart = APART * candidates.norm(dim=1, keepdim=True) * way
+        split = (linearised.values(loss, candidates + apart) + linearised.values(loss, candidates - apart)) / 2 - before
+        changes = linearised.amplitudes[:, :, None] * split[:, None]
+        costs.append(linearised.not_made_up(changes.reshape(len(changes), -1)).square().sum(dim=1))
     return torch.stack(costs).amin(dim=0)
 
 
@@ -50,8 +47,11 @@ def _to_nearest(candidates: Float[Tensor, "m d"], linearised: Linearised) -> Flo
     return ways / ways.norm(dim=1, keepdim=True).clamp_min(torch.finfo(ways.dtype).tiny)
 
 
-def _least_bent(preactivations: Float[Tensor, "m p"], value, linearised: Linearised) -> Float[Tensor, "m d"]:
-    ways = []
+def _least_bent(loss: SpanLoss, candidates: Float[Tensor, "m d"], linearised: Linearised) -> Float[Tensor, "m d"]:
+    value, ways = loss.features.activation.value, []
+    preactivations = candidates @ linearised.rows.T
+    if loss.features.bias is not None:
+        preactivations += loss.features.bias.to(preactivations)
     for z, basis, way in zip(preactivations, linearised.bases, linearised.weakest(), strict=True):
         step = SECOND_DIFFERENCE * z.square().mean().sqrt().clamp_min(torch.finfo(z.dtype).tiny)
         with torch.no_grad():

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from exhume.attacks.foundation.certificate import RowSplit, Unexplained, unjudged, verdict
 from exhume.attacks.foundation.ranks import ALONE, Ranks
+from exhume.attacks.single_layer.alternatives import exchangeable, turnable
 from exhume.attacks.single_layer.blends import splitting_costs
 from exhume.attacks.single_layer.linearised import Linearised
 from exhume.attacks.single_layer.pruning import removal_costs
@@ -64,7 +65,8 @@ def certify(
     q = m * (unknowns + loss.outputs) / loss.equations
     left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
     linearised = Linearised.at(loss, fit, free_norm)
-    noise = max(linearised.left_out, repeated * unseen_loss)
+    held = weights[:, split.used + split.steering :].double().square().mean() / loss.scale**2  # few may be small ones
+    noise = max(linearised.left_out, repeated * unseen_loss * float(held))
     share = predictable_share(loss, fit)
     if share > PREDICTABLE:
         noise *= 1 + share * loss.equations
@@ -73,5 +75,8 @@ def certify(
     squares = (noise * linearised.variances(d if counted is None else counted) + steps) / sizes
     blends = splitting_costs(loss, fit, linearised) <= SPLIT_SHOWS * noise
     DEBUG.update(share=share,E=loss.equations,first=(noise*linearised.variances(d)/sizes).sqrt().tolist(), step=(steps/sizes).sqrt().tolist(), split=(splitting_costs(loss, fit, linearised)/noise).tolist(), noise=noise, L=fit.loss,q=q,h=split.held_out)
-    squares = squares.where(~blends, torch.inf)
+    ex = exchangeable(loss, fit, linearised, SPLIT_SHOWS * noise)
+    tu = turnable(loss, fit, linearised, SPLIT_SHOWS * noise)
+    DEBUG.update(ex=ex.tolist(), tu=tu.tolist())
+    squares = squares.where(~(blends | ex | tu), torch.inf)
     return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)

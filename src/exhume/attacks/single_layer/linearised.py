@@ -92,13 +92,22 @@ class Linearised:
         vectors = torch.linalg.eigh(blocks @ blocks.transpose(1, 2)).eigenvectors[:, :, -1]
         return torch.einsum("idu,iu->id", self.bases, vectors)
 
-    def unexplained(self, changes: Float[Tensor, "c p"], of: Tensor) -> Float[Tensor, " c"]:
-        """||·||² of what no change of coefficients and candidates makes up for, if the features `of` change so."""
-        changes = changes - (changes @ self.spanned) @ self.spanned.T
-        stacked = torch.cat([changes * self.amplitudes[of, o][:, None] for o in range(self.amplitudes.shape[1])], dim=1)
+    def not_made_up(self, changes: Float[Tensor, "c rp"]) -> Float[Tensor, "c rp"]:
+        """What of changes of the weights no small change of coefficients and candidates makes up for."""
+        outputs = self.amplitudes.shape[1]
+        apart = changes.reshape(len(changes) * outputs, -1)
+        left = (apart - (apart @ self.spanned) @ self.spanned.T).reshape(len(changes), -1)
         for _ in range(2):
-            stacked = stacked - (stacked @ self.tangents) @ self.tangents.T
-        return stacked.square().sum(dim=1)
+            left = left - (left @ self.tangents) @ self.tangents.T
+        return left
+
+    def values(self, loss: SpanLoss, points: Float[Tensor, "c d"]) -> Float[Tensor, "c p"]:
+        """Features of any points."""
+        preactivations = points @ self.rows.T
+        if loss.features.bias is not None:
+            preactivations += loss.features.bias.to(preactivations)
+        with torch.no_grad():
+            return loss.features.activation.value(preactivations)
 
     def _blocks(self) -> Float[Tensor, "m u mu"]:
         m, _, u = self.bases.shape
