@@ -143,7 +143,9 @@ def table(lines: list[dict]) -> None:
 
 def _row(name: str, lines: list[dict]) -> str:
     sums = {key: sum(line[key] for line in lines) for key in ("near", "called", "wrong", "missed")}
-    false = sum(line.get("outcome") == "recovered" and (line["wrong"] or line["near"] < line["samples"]) for line in lines)
+    false = sum(
+        line.get("outcome") == "recovered" and (line["wrong"] or line["near"] < line["samples"]) for line in lines
+    )
     samples = sum(line.get("samples", 0) for line in lines)
     share = f"{sums['missed'] / sums['near']:4.0%}" if sums["near"] else "   -"
     counts = f"{sums['near']:6} {sums['called']:7} {sums['wrong']:6} {sums['missed']:4}{share}"

@@ -24,8 +24,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from exhume.attacks.single_layer.linearised import Linearised
-from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.attacks.single_layer.linearised import TINY, Explanation
 
 JOINED = 1e-6  # of a row's largest number: what it has in a column that it reads
 ALL_SUBSETS = 10  # candidates up to which every set of them is turned; of more, single ones, pairs and all at once
@@ -39,52 +38,43 @@ def column_groups(rows: Float[Tensor, "p d"]) -> Int[Tensor, " d"]:
     return torch.from_numpy(connected_components(csr_matrix((read.T @ read).cpu().numpy()))[1]).long()
 
 
-def exchangeable(loss: SpanLoss, fit: Fit, linearised: Linearised, hidden: float) -> Bool[Tensor, " m"]:
+def exchangeable(at: Explanation, hidden: float) -> Bool[Tensor, " m"]:
     """Candidates of which a part may be another one's: the exchange leaves no more than `hidden` in the weights."""
-    groups = column_groups(linearised.rows)
-    m = len(fit.candidates)
-    unsure = torch.zeros(m, dtype=torch.bool)
+    groups, m = column_groups(at.rows).to(at.rows.device), len(at.candidates)
+    unsure = torch.zeros(m, dtype=torch.bool, device=at.rows.device)
     if int(groups.max()) == 0:
         return unsure
-    candidates, amplitudes = fit.candidates.double(), linearised.amplitudes
-    before = amplitudes.T[:, :, None] * linearised.values(loss, candidates)
     for one, other in itertools.combinations(range(m), 2):
-        factor = _factor(loss, amplitudes[one], amplitudes[other])
-        if factor is None:
-            continue
-        for group in range(int(groups.max()) + 1):
-            part = (groups == group).to(candidates.device)
-            pair = candidates[[one, other]].clone()
-            pair[0, part], pair[1, part] = factor * candidates[other, part], candidates[one, part] / factor
-            after = amplitudes[[one, other]].T[:, :, None] * linearised.values(loss, pair)
-            change = (after - before[:, [one, other]]).sum(dim=1)
-            if float(linearised.not_made_up(change.reshape(1, -1)).square().sum()) <= hidden:
+        factor = _factor(at, one, other)
+        pair, amplitudes = at.candidates[[one, other]], at.amplitudes[[one, other]]
+        for group in range(int(groups.max()) + 1) if factor else ():
+            mine = groups == group
+            changed = torch.where(mine, torch.stack([factor * pair[1], pair[0] / factor]), pair)
+            difference = at.features(changed) - at.features(pair)
+            change = (amplitudes.T @ difference).reshape(1, -1)
+            if float(at.not_made_up(change).square().sum()) <= hidden:
                 unsure[[one, other]] = True
     return unsure
 
 
-def _factor(loss: SpanLoss, one: Float[Tensor, " r"], other: Float[Tensor, " r"]) -> float | None:
-    """By what the other's part is multiplied where it takes the place of one's; None where no factor is right."""
-    if not loss.features.norm_blind:
+def _factor(at: Explanation, one: int, other: int) -> float:
+    """By what the other's part is multiplied where it takes the place of one's; 0 where no factor is right."""
+    if not at.features.norm_blind:
         return 1.0
-    factor = float(one @ other / one.square().sum().clamp_min(torch.finfo(one.dtype).tiny))
-    return factor if factor > 0 else None
+    mine, theirs = at.amplitudes[one], at.amplitudes[other]
+    return max(0.0, float(mine @ theirs / mine.square().sum().clamp_min(TINY)))
 
 
-def turnable(loss: SpanLoss, fit: Fit, linearised: Linearised, hidden: float) -> Bool[Tensor, " m"]:
+def turnable(at: Explanation, hidden: float) -> Bool[Tensor, " m"]:
     """Candidates whose sign may be wrong, alone or together with others."""
-    m, activation = len(fit.candidates), loss.features.activation
-    unsure = torch.zeros(m, dtype=torch.bool)
-    if activation.parity != "none" or loss.features.bias is not None:
-        return unsure
-    candidates = fit.candidates.double()
-    ahead, behind = linearised.values(loss, candidates), linearised.values(loss, -candidates)
-    left = []
-    for sign in (1, -1):  # the coefficient as it is, or turned too
-        changes = linearised.amplitudes.T[:, :, None] * (ahead - sign * behind)
-        left.append(linearised.not_made_up(changes.transpose(0, 1).reshape(m, -1)))
-    for vectors in left:
-        gram = vectors @ vectors.T
+    m = len(at.candidates)
+    unsure = torch.zeros(m, dtype=torch.bool, device=at.candidates.device)
+    if at.features.activation.parity != "none" or at.features.bias is not None:
+        return unsure  # lost altogether, or shown by the bias
+    ahead, behind = at.features(at.candidates), at.features(-at.candidates)
+    for turned in (ahead - behind, ahead + behind):  # the coefficient as it is, or turned too
+        left = at.not_made_up(at.change(turned))
+        gram = left @ left.T
         for chosen in _subsets(m):
             index = torch.tensor(chosen)
             if float(gram[index][:, index].sum()) <= hidden:

@@ -1,28 +1,47 @@
-"""The certificate of candidates for features φ(Vx + b): their curvature, and what of them the weights can tell.
+"""The certificate of candidates for features φ(Vx + b): what is called recovered is what the equations determine.
 
-To what every certificate asks (`foundation/certificate.py`) this adds one question. The confidence of a candidate is
-zero where its features are a quadratic function of its preactivations but for what is left: such weights show Σ α_i x_i
-and Σ α_i x_i x_iᵀ, and no single x_i.
+A candidate is called recovered where the error to expect of it is small, and no other explanation of the same weights
+puts a sample elsewhere. Both follow from the equations at the candidates, with the actual rows, φ and coefficients:
+
+- the error to expect (`linearised.py`; `probing.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and the step that is
+  still to be made;
+- it could be a blend of two samples (`blends.py`);
+- a part of it could belong to another candidate, or its sign be wrong (`alternatives.py`).
+
+σ² is the mean square by which an equation is missed that was not fitted: the larger of what held-out weights show and of
+what fitted ones show where each is left out. It is noise only if other weights do not predict it (`structure.py`): what
+they do predict is one function, which may point along one direction with all its size.
 """
 
+from dataclasses import dataclass
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.foundation.certificate import RowSplit, Unexplained, unjudged, verdict
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.single_layer.alternatives import exchangeable, turnable
-from exhume.attacks.single_layer.blends import splitting_costs
-from exhume.attacks.single_layer.linearised import Linearised
+from exhume.attacks.single_layer.blends import rough_splitting_costs, splitting_costs
+from exhume.attacks.single_layer.linearised import (
+    DENSE,
+    FEW_ROWS,
+    LEAST_SPARE,
+    ROWS_EACH,
+    TINY,
+    Explanation,
+    Linearised,
+    explanation,
+)
+from exhume.attacks.single_layer.probing import Probed
 from exhume.attacks.single_layer.pruning import removal_costs
-from exhume.attacks.single_layer.structure import predictable_share
 from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.attacks.single_layer.structure import predictable_share
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate
 
-SPLIT_SHOWS = 10.0  # times the noise of an equation: what a blend would leave in the weights to be seen
-DEBUG = {}
-PREDICTABLE = 0.2
+SHOWS = 10.0  # times the variance of the noise: what another explanation has to leave in the weights to be refuted
+PREDICTABLE = 0.2  # a share of what is left from which it is no noise: noise gave up to 0.14, wrong signs from 0.28
 
 
 def loss_on(
@@ -60,23 +79,48 @@ def certify(
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
     m, d = fit.candidates.shape
-    repeated = len(weights) / loss.outputs  # outputs that repeat each other have the same noise
     unknowns = d if free_norm else d - 1
     q = m * (unknowns + loss.outputs) / loss.equations
     left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
-    linearised = Linearised.at(loss, fit, free_norm)
-    held = weights[:, split.used + split.steering :].double().square().mean() / loss.scale**2  # few may be small ones
-    noise = max(linearised.left_out, repeated * unseen_loss * float(held))
+    held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
+    missed = unseen_loss * float(held) / loss.scale**2 * len(weights) / loss.outputs  # repeated outputs miss the same
+    found = _determined(loss, fit, free_norm, counted, q)
+    noise = max(missed, found.left_out)
     share = predictable_share(loss, fit)
     if share > PREDICTABLE:
         noise *= 1 + share * loss.equations
-    sizes = fit.candidates.double().square().sum(dim=1).clamp_min(torch.finfo(torch.float64).tiny)
-    steps = linearised.step[:, :counted].square().sum(dim=1)
-    squares = (noise * linearised.variances(d if counted is None else counted) + steps) / sizes
-    blends = splitting_costs(loss, fit, linearised) <= SPLIT_SHOWS * noise
-    DEBUG.update(share=share,E=loss.equations,first=(noise*linearised.variances(d)/sizes).sqrt().tolist(), step=(steps/sizes).sqrt().tolist(), split=(splitting_costs(loss, fit, linearised)/noise).tolist(), noise=noise, L=fit.loss,q=q,h=split.held_out)
-    ex = exchangeable(loss, fit, linearised, SPLIT_SHOWS * noise)
-    tu = turnable(loss, fit, linearised, SPLIT_SHOWS * noise)
-    DEBUG.update(ex=ex.tolist(), tu=tu.tolist())
-    squares = squares.where(~(blends | ex | tu), torch.inf)
+    sizes = fit.candidates.double().square().sum(dim=1).clamp_min(TINY)
+    squares = (noise * found.variances + found.steps) / sizes
+    squares = squares.where(~found.unsure(SHOWS * noise), torch.inf)
     return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
+
+
+@dataclass(frozen=True, eq=False)
+class _Determined:
+    """`at`: the equations, on one of `one_of` rows. `steps`: squares of those that are still to be made."""
+
+    at: Explanation
+    one_of: float
+    variances: Float[Tensor, " m"]
+    steps: Float[Tensor, " m"]
+    splitting: Float[Tensor, " m"]
+    left_out: float
+
+    def unsure(self, hidden: float) -> Bool[Tensor, " m"]:
+        """Candidates of which there is another explanation, that leaves no more than `hidden` in the weights."""
+        hidden = hidden / self.one_of
+        return (self.splitting <= hidden) | exchangeable(self.at, hidden) | turnable(self.at, hidden)
+
+
+def _determined(loss: SpanLoss, fit: Fit, free_norm: bool, counted: int | None, q: float) -> _Determined:
+    m, d = fit.candidates.shape
+    if m * d <= DENSE and loss.ranks.size == 1:
+        at = Linearised.at(loss, fit, free_norm)
+        steps = at.step[:, :counted].square().sum(dim=1)
+        one_of = max(1.0, loss.p / at.features.p)
+        return _Determined(at, one_of, at.variances(counted), steps, splitting_costs(at), at.left_out)
+    probed, plain = Probed.at(loss, fit, free_norm), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
+    left_out = fit.loss / max(1 - q, LEAST_SPARE) ** 2
+    steps, one_of = probed.step.double().square().sum(dim=1), max(1.0, loss.p / plain.features.p)
+    splitting = loss.ranks.same(rough_splitting_costs(plain))
+    return _Determined(plain, one_of, probed.variances, steps, splitting, left_out)

@@ -26,7 +26,9 @@ def predictable_share(loss: SpanLoss, fit: Fit) -> float:
     points = torch.randn(POINTS * p, d, generator=stream, dtype=torch.float64).to(fit.candidates.device)
     values = features(norm * points / points.norm(dim=1, keepdim=True))
     likeness = values.T @ values
-    levels, vectors = torch.linalg.eigh(likeness / likeness.diagonal().mean().clamp_min(torch.finfo(torch.float64).tiny))
+    levels, vectors = torch.linalg.eigh(
+        likeness / likeness.diagonal().mean().clamp_min(torch.finfo(torch.float64).tiny)
+    )
     left = fit.residual[:, :p].double()
     total = left.square().sum().clamp_min(torch.finfo(torch.float64).tiny)
     shares = []
