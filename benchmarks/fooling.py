@@ -5,9 +5,9 @@
     python benchmarks/fooling.py --out OUT --table     # of what is there
 
 `OUT` keeps what each attack found. A call (confidence from 1/2) is wrong where the candidate is farther from every
-sample than 0.1 of that sample's norm; signs are free where the activation is odd and there is no bias, norms where it is
-homogeneous and there is none. A candidate as close as that which is not called is a recovery that was missed. Even seeds
-are to design rules with; odd ones are kept back until the rules are fixed.
+sample than 0.1 of that sample's norm. Signs are free where the activation is odd and there is no bias, norms where it
+is homogeneous and there is none. A sample that a candidate is as close to, but none that is called, was missed. Even
+seeds are to design rules with; odd ones are kept back until the rules are fixed.
 """
 
 import argparse

@@ -19,7 +19,7 @@ from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.running.loop import Attacked, Limits, run_attack
 from exhume.attacks.single_layer.admission import check_features
 from exhume.attacks.single_layer.certificate import loss_on
-from exhume.attacks.single_layer.gauss_newton import curve, linearise, mean_square, metric, newton_move
+from exhume.attacks.single_layer.gauss_newton import curve, linearise, mean_square, newton_move
 from exhume.attacks.single_layer.proposals import moment_proposals, pooled_proposals
 from exhume.attacks.single_layer.signs import repair_signs
 from exhume.attacks.single_layer.span import SpanLoss
@@ -133,7 +133,7 @@ def test_a_fit_its_gradient_and_its_model_are_those_of_one_process(rows: int, af
         split = split_move(loss, model, 0.1, velocity=0.01 * candidates_of().flip(0))
         return [
             *(loss.p, loss.energy, loss.scale, loss.outputs, loss.equations, loss.passes, mean_square(loss)),
-            *(fit.loss, fit.coefficients, fit.gram, loss.gradient(fit), metric(loss, fit)),
+            *(fit.loss, fit.coefficients, fit.gram, loss.gradient(fit)),
             *(model.metric, model.descent, curve(loss, model, candidates_of()), newton.change, newton.predicted),
             *(split.change, split.predicted, loss.to(torch.float32).energy),
         ]

@@ -1,12 +1,12 @@
 """Other explanations that are not near: parts of samples exchanged, and signs turned.
 
-*Parts.* Where no row of V joins some columns to the others (a convolution whose stride is its kernel, rows that are
-block-diagonal), the weights are sums over the groups of columns, and a sample is tied together by its coefficient alone:
+*Parts.* Where no row of V joins some columns to the others (a convolution whose stride is its kernel, block-diagonal
+rows), each weight shows the parts of the samples in one group of columns, and only the coefficient ties parts together:
 
     θ_k = Σ_i A_i φ(v_k · x_i^(g)),   g the group of row k.
 
-Two candidates may exchange a part where their coefficients are alike; where φ is homogeneous, always if the coefficients
-have the same sign, because the scale of a part makes up for them.
+Two candidates may exchange a part where their coefficients are alike. Where φ is homogeneous, they may always do so if
+their coefficients have the same sign, because the scale of a part makes up for the difference.
 
 *Signs.* Where φ(z) − φ(−z) = c z, candidates S may be turned if Σ_S A_i x_i = 0; where φ(z) + φ(−z) is a constant, if
 Σ_S A_i = 0. One of them, or several at once.

@@ -8,8 +8,9 @@ What of A_i Δ_i no small change of coefficients and candidates makes up for wou
 ||δ|| = 0.1 ||x̂_i|| it is below the noise, samples may lie that far from the candidate on both sides: neither is
 recovered. Other shares of the coefficient, opposite ones among them, multiply Δ by 1 or more for samples as far away.
 
-The direction of the least cost is looked for among three: the way to the nearest other candidate, the direction that the
-equations determine least, and the least of ||P g ∘ Vδ ∘ Vδ'||², g the second difference of φ, found in turns for δ and δ'.
+The direction of the least cost is looked for among three: the way to the nearest other candidate; the direction that
+the equations determine least; and the least of ||P g ∘ Vδ ∘ Vδ'||², with g the second difference of φ, found in turns
+for δ and δ'.
 """
 
 import torch

@@ -3,14 +3,15 @@
 A candidate is called recovered where the error to expect of it is small, and no other explanation of the same weights
 puts a sample elsewhere. Both follow from the equations at the candidates, with the actual rows, φ and coefficients:
 
-- the error to expect (`linearised.py`; `probing.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and the step that is
-  still to be made;
+- the error to expect (`linearised.py`; `probing.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and the step that
+  is still to be made;
 - it could be a blend of two samples (`blends.py`);
 - a part of it could belong to another candidate, or its sign be wrong (`alternatives.py`).
 
-σ² is the mean square by which an equation is missed that was not fitted: the larger of what held-out weights show and of
-what fitted ones show where each is left out. It is noise only if other weights do not predict it (`structure.py`): what
-they do predict is one function, which may point along one direction with all its size.
+σ² is the mean square by which an equation is missed that was not fitted: the larger of what held-out weights show and
+of what fitted ones show where each is left out. It is noise only if other weights do not predict it (`structure.py`).
+What they do predict is one function, which may lie along the direction that is determined least, or hide another
+explanation, with all its size.
 """
 
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from exhume.attacks.single_layer.structure import predictable_share
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate
 
+ROUNDING = 2.0**-48 / 3  # the mean square of what single precision rounds off, over that of the weights
 SHOWS = 10.0  # times the variance of the noise: what another explanation has to leave in the weights to be refuted
 PREDICTABLE = 0.2  # a share of what is left from which it is no noise: noise gave up to 0.14, wrong signs from 0.28
 
@@ -85,13 +87,12 @@ def certify(
     held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
     missed = unseen_loss * float(held) / loss.scale**2 * len(weights) / loss.outputs  # repeated outputs miss the same
     found = _determined(loss, fit, free_norm, counted, q)
-    noise = max(missed, found.left_out)
+    noise = max(missed, found.left_out, ROUNDING)
     share = predictable_share(loss, fit)
-    if share > PREDICTABLE:
-        noise *= 1 + share * loss.equations
+    coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
     sizes = fit.candidates.double().square().sum(dim=1).clamp_min(TINY)
-    squares = (noise * found.variances + found.steps) / sizes
-    squares = squares.where(~found.unsure(SHOWS * noise), torch.inf)
+    squares = (noise * found.variances + coherent * found.largest + found.steps) / sizes
+    squares = squares.where(~found.unsure(SHOWS * noise + coherent), torch.inf)
     return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
 
 
@@ -102,6 +103,7 @@ class _Determined:
     at: Explanation
     one_of: float
     variances: Float[Tensor, " m"]
+    largest: Float[Tensor, " m"]
     steps: Float[Tensor, " m"]
     splitting: Float[Tensor, " m"]
     left_out: float
@@ -118,9 +120,9 @@ def _determined(loss: SpanLoss, fit: Fit, free_norm: bool, counted: int | None, 
         at = Linearised.at(loss, fit, free_norm)
         steps = at.step[:, :counted].square().sum(dim=1)
         one_of = max(1.0, loss.p / at.features.p)
-        return _Determined(at, one_of, at.variances(counted), steps, splitting_costs(at), at.left_out)
+        return _Determined(at, one_of, at.variances(counted), at.largest, steps, splitting_costs(at), at.left_out)
     probed, plain = Probed.at(loss, fit, free_norm), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
     left_out = fit.loss / max(1 - q, LEAST_SPARE) ** 2
     steps, one_of = probed.step.double().square().sum(dim=1), max(1.0, loss.p / plain.features.p)
     splitting = loss.ranks.same(rough_splitting_costs(plain))
-    return _Determined(plain, one_of, probed.variances, steps, splitting, left_out)
+    return _Determined(plain, one_of, probed.variances, probed.variances, steps, splitting, left_out)

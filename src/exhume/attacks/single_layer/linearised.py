@@ -95,7 +95,7 @@ class Linearised(Explanation):
     def at(cls, loss: SpanLoss, fit: Fit, free_norm: bool) -> "Linearised":
         candidates, outputs = fit.candidates.double(), loss.outputs
         bases = unknown_directions(candidates, free_norm)
-        m, d, u = bases.shape
+        m, _, u = bases.shape
         p = min(loss.p, max(FEW_ROWS, ROWS_EACH * m * (u + outputs) // outputs))
         plain = explanation(loss, fit, p)
         amplitudes, spanned, rows = plain.amplitudes, plain.spanned, plain.rows
@@ -122,6 +122,11 @@ class Linearised(Explanation):
     def variances(self, counted: int | None = None) -> Float[Tensor, " m"]:
         """tr [H⁻¹]_ii over all coordinates of a candidate, or over the first `counted`."""
         return torch.einsum("idu,iun->idn", self.bases[:, :counted], self._blocks).square().sum(dim=(1, 2))
+
+    @property
+    def largest(self) -> Float[Tensor, " m"]:
+        """The largest eigenvalue of [H⁻¹]_ii: the variance along the direction that is determined least."""
+        return torch.linalg.matrix_norm(self._blocks, 2).square()
 
     @property
     def weakest(self) -> Float[Tensor, "m d"]:

@@ -1,10 +1,10 @@
-"""The errors to expect where there are too many unknowns for `linearised.py`: the same numbers by products with H alone.
+"""The errors to expect where there are too many unknowns for `linearised.py`: the same by products with H alone.
 
-tr [H⁻¹]_ii is the mean of z_i · (H⁻¹ z)_i over random signs z, and the step is H⁻¹ Jᵀ P θ: each is a system in H, solved
-by conjugate gradients with the preconditioner M ⊗ S, M the metric of `gauss_newton.py` and S = VᵀV. Where the rows are
-as good as random, the spectrum is Marchenko-Pastur's and the error falls by √q a product, q the unknowns over the
-equations. Where it has not fallen to a tenth after `PRODUCTS`, there are directions that the rows hardly see, and nothing
-is said: the errors are infinite.
+tr [H⁻¹]_ii is the mean of z_i · (H⁻¹ z)_i over random signs z, and the step is H⁻¹ Jᵀ P θ. Each is a system in H,
+solved by conjugate gradients with the preconditioner M ⊗ S, M the metric of `gauss_newton.py` and S = VᵀV. Where rows
+are as good as random, the spectrum is Marchenko-Pastur's and the error falls by √q a product, q the unknowns over the
+equations. Where it has not fallen to a tenth after `PRODUCTS`, there are directions that the rows hardly see. Nothing
+is said then: the errors are infinite.
 
 Each probe errs by about sqrt(2 / d): one is enough in many dimensions.
 """
@@ -48,6 +48,7 @@ class Probed:
             solved, found = system.solve(signs)
             settled, total = settled and found, total + (signs * solved).double().sum(dim=1) / probes
         lost = torch.full_like(total, torch.inf)
+        total = total * (rows / loss.p)  # rows are alike: all of them tell as much more
         return cls(total if settled else lost, step if settled else torch.full_like(step, torch.inf))
 
 

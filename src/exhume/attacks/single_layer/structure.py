@@ -7,8 +7,6 @@ wrong signs leave a function of the rows.
 """
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 
