@@ -67,7 +67,7 @@ CASES = {
     "faces": Case("faces, standardised, 625-2000-2, n = 50", _faces(raw=False)),
     "raw-faces": Case("faces, raw pixels, 625-2000-2, n = 50", _faces(raw=True)),
     "n200": Case("CIFAR-10, n = 200, 3072-2000-10", _images(200, 2000, 10), seconds=300.0),
-    "n500": Case("CIFAR-10, n = 500, 3072-5000-10", _images(500, 5000, 10, steps=3000), seconds=900.0),
+    "n500": Case("CIFAR-10, n = 500, 3072-5000-10", _images(500, 5000, 10), seconds=900.0),
 }
 
 

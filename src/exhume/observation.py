@@ -32,6 +32,8 @@ from exhume.start_rule import StartRule
 KIND = "observation"
 FEATURES_FILE = "features.safetensors"
 INITIAL_FILE = "initial.safetensors"
+OTHER_TENSORS = {"head": 2, "subspace": 2, "initial_bias": 1, "output_bias": 1}
+"""Fields of an observation that its file may hold, with their number of dimensions."""
 Initial = Literal["zero", "known", "seed", "distribution"]
 
 
@@ -87,6 +89,10 @@ class Observation(Shown):
     layers: tuple[LayerStates, ...] = ()
     """Dense layers at several moments of their training, those that read the inputs first. They are not written to the
     file of an observation: a network is observed again from its source."""
+    initial_bias: Float[Tensor, " p"] | None = None
+    """The bias of the first layer before training, with its rows."""
+    output_bias: Float[Tensor, " k"] | None = None
+    """The bias of the head, or its change as the weights have it: the weights of a feature that is always 1."""
 
     def __post_init__(self) -> None:
         if self.weights.shape[1] != self.features.p:
@@ -105,6 +111,8 @@ class Observation(Shown):
             raise ExhumeError("expected a finite bias of the features, found NaN or infinite entries")
         if self.initial_rows is not None:
             _check_first_layer(self.features, self.initial_rows)
+        _check_vector("initial bias", self.initial_bias, self.features.p)
+        _check_vector("bias of the head", self.output_bias, len(self.weights))
         if self.subspace is not None and (len(self.subspace) != self.d or not 1 <= self.subspace.shape[1] <= self.d):
             shape = list(self.subspace.shape)
             raise ExhumeError(f"expected a subspace as d x r columns with r <= d = {self.d}, found shape {shape}")
@@ -164,8 +172,8 @@ def save_observation(observation: Observation, path: Path) -> None:
         tensors |= features.source.tensors() | ({} if features.chosen is None else {"chosen": features.chosen})
     else:
         raise ExhumeError("expected features with a source to make them from again, found a function of unknown origin")
-    tensors |= {} if observation.head is None else {"head": observation.head}
-    tensors |= {} if observation.subspace is None else {"subspace": observation.subspace}
+    others = {name: getattr(observation, name) for name in OTHER_TENSORS}
+    tensors |= {name: tensor for name, tensor in others.items() if tensor is not None}
     if observation.start is not None:
         meta |= {"start": observation.start.describe()}
         tensors |= {} if observation.start.kept is None else {"start.kept": observation.start.kept}
@@ -189,8 +197,14 @@ def load_observation(path: Path, factory: str | None = None) -> Observation:
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged at {problem}") from problem
     except UsageError as problem:  # the file is at fault, not the request
         raise ExhumeError(f"expected a complete observation in {path}, found it damaged: {problem}") from problem
-    head, subspace = file.tensors.get("head"), file.tensors.get("subspace")
-    return Observation(features, file.tensors["weights"], knowledge, image_shape, start, head, initial_rows, subspace)
+    others: Any = {name: file.tensors.get(name) for name in OTHER_TENSORS}
+    bare = Observation(features, file.tensors["weights"], knowledge, image_shape, start, initial_rows=initial_rows)
+    return replace(bare, **others)
+
+
+def _check_vector(name: str, vector: Tensor | None, size: int) -> None:
+    if vector is not None and (vector.shape != (size,) or not torch.isfinite(vector).all()):
+        raise ExhumeError(f"expected {size} finite numbers as {name}, found others, of shape {list(vector.shape)}")
 
 
 def _check_first_layer(features: RidgeFeatures | ModuleFeatures, initial: Rows) -> None:
@@ -203,7 +217,7 @@ def _check_first_layer(features: RidgeFeatures | ModuleFeatures, initial: Rows) 
 
 
 def _check_numbers(tensors: dict[str, Tensor], path: Path) -> None:
-    for name, rank in (("weights", 2), ("bias", 1), ("head", 2), ("subspace", 2)):
+    for name, rank in {"weights": 2, "bias": 1, **OTHER_TENSORS}.items():
         tensor = tensors.get(name)
         if tensor is not None and (tensor.ndim != rank or not tensor.is_floating_point()):
             kind = str(tensor.dtype).removeprefix("torch.")

@@ -126,7 +126,7 @@ def linearised(noise: float, name: str = "tanh", seed: int = 0) -> tuple[SpanLos
     samples = to_norm(normal(3, D, seed=2), D**0.5)
     weights = torch.tensor([[1.0, -0.7, 0.1]], dtype=torch.float64) @ features(samples)
     loss = SpanLoss(features, weights + noise * normal(1, P, seed=seed), torch.float64)
-    return loss, Linearised.at(loss, loss.fit(samples), False)
+    return loss, Linearised.at(loss, loss.fit(samples))
 
 
 def test_no_direction_of_many_splits_for_far_less_than_the_one_that_was_found() -> None:
@@ -161,7 +161,7 @@ def test_a_blend_of_two_samples_within_the_noise_is_not_called_recovered() -> No
     loss = SpanLoss(features.part(0, split.used), weights[:, : split.used], torch.float64)
     candidate = to_norm(blend[None], d**0.5)
     fit = loss.fit(candidate)
-    at = Linearised.at(loss, fit, False)
+    at = Linearised.at(loss, fit)
     assert float((at.left_out * at.variances() / d).sqrt()) < 0.03, "noise alone would move it by little"
     missed = loss_on(
         Observation(features, weights, Knowledge()), split.used, 15, candidate, fit.coefficients * loss.scale
@@ -175,9 +175,8 @@ def test_rows_that_nearly_repeat_each_other_certify_nobody() -> None:
     rows = rows + 1e-6 * normal(240, D, seed=2)
     samples = to_norm(normal(3, D, seed=3), D**0.5)
     features = RidgeFeatures(HeldRows(rows), activation("softplus"))
-    at = Linearised.at(
-        loss := SpanLoss(features, features(samples).sum(dim=0)[None], torch.float64), loss.fit(samples), False
-    )
+    loss = SpanLoss(features, features(samples).sum(dim=0)[None], torch.float64)
+    at = Linearised.at(loss, loss.fit(samples))
     assert float((1e-12 * at.variances() / D).sqrt().min()) > 0.1, "held-out weights at 1e-12 would not tell"
 
 

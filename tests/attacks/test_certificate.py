@@ -134,7 +134,7 @@ def test_the_expected_error_is_the_true_one_under_noise_within_a_factor_2(name: 
     assert missed is not None
     assert missed == pytest.approx(noise**2, rel=0.5)
     true_errors = (fit.candidates - samples).norm(dim=1) / math.sqrt(D)
-    at = Linearised.at(loss, fit, free_norm=False)
+    at = Linearised.at(loss, fit)
     assert at.left_out == pytest.approx(noise**2, rel=0.2)
     expected = (at.left_out * at.variances() / D).sqrt()
     assert 0.5 < float((expected / true_errors).log().mean().exp()) < 2

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.single_layer.gauss_newton import curve, linearise, mean_square, newton_move, tangent
+from exhume.attacks.foundation.retraction import tangent, to_norm
+from exhume.attacks.single_layer.gauss_newton import curve, linearise, mean_square, newton_move
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold

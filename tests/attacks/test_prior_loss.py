@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from exhume.activations import activation
-from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.retraction import tangent, to_norm
 from exhume.attacks.prior.loss import PriorLoss, removal_costs
 from exhume.attacks.prior.newton import PriorNewton
-from exhume.attacks.single_layer.gauss_newton import tangent
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows

@@ -11,7 +11,7 @@ import exhume
 from exhume.attacks.silent.grams import WIDE, solve_positive, weighted_grams
 from exhume.attacks.silent.likelihood import likeliest, minus_log_likelihood
 from exhume.attacks.silent.search import Found, nothing_found
-from exhume.attacks.silent.separation import separated, sparseness
+from exhume.attacks.silent.separation import separated, sparseness, unmixed
 from exhume.layer_states import changed
 from exhume.metrics.errors import relative_errors
 from exhume.networks.head import with_bias
@@ -67,6 +67,18 @@ def test_mixtures_of_faces_come_apart() -> None:
     own = (parts @ torch.linalg.pinv(rows)).abs()
     own = own / own.amax(dim=1, keepdim=True)
     assert float((own.square().sum(dim=1) - 1).sqrt().median()) < 0.3  # of a mixture it is 2 and more
+
+
+def test_faces_that_hold_a_share_of_others_come_out_of_it() -> None:
+    rows = faces(10)
+    known, others = rows[:6], rows[6:]
+    stream = torch.Generator().manual_seed(1)
+    held = known + torch.randn(6, 4, generator=stream, dtype=torch.float64) @ others
+    seen = edges(Layout(1, 25, 25), torch.cat([held, others]))
+    found = held + unmixed(seen[:6], seen[6:]) @ others
+    before, after = (torch.nn.functional.cosine_similarity(known, rows, dim=1) for rows in (held, found))
+    assert float(before.min()) < 0.9
+    assert float(after.min()) > 0.97
 
 
 def test_sparseness_does_not_see_scales() -> None:

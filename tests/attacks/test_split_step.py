@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
-from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.retraction import tangent, to_norm
 from exhume.attacks.single_layer import split_step
-from exhume.attacks.single_layer.gauss_newton import Model, curve, linearise, newton_move, tangent
+from exhume.attacks.single_layer.gauss_newton import Model, curve, linearise, newton_move
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.attacks.single_layer.split_step import CURVATURE_ROWS, FAR_LOSS, equations_a_row, momentum, split_move
 from exhume.features.ridge import RidgeFeatures

@@ -49,6 +49,7 @@ class Publication:
     def keeping(self, kept: Int[Tensor, " kept"], head: Float[Tensor, "k kept"]) -> "Publication":
         """Features that were pruned away are not published, and with them goes one equation an output each."""
         initial, before = None if self.initial is None else self.initial[:, kept], self.observation.initial_rows
+        shift = self.observation.initial_bias
         observation = replace(
             self.observation,
             features=_some(self.observation.features, kept),
@@ -56,6 +57,7 @@ class Publication:
             start=None if self.observation.start is None else self.observation.start.keeping(kept),
             head=None if self.observation.head is None else head,
             initial_rows=None if before is None else _some_rows(before, kept),
+            initial_bias=None if shift is None else shift[kept],
         )
         return replace(self, observation=observation, initial=initial)
 

@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.gauss_newton import tangent
+from exhume.attacks.foundation.retraction import tangent
 from exhume.attacks.single_layer.span import invert_gram
 from exhume.features.ridge import RidgeFeatures
 

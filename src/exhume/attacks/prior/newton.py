@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.retraction import tangent, to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, PriorModel
-from exhume.attacks.single_layer.gauss_newton import Move, tangent
+from exhume.attacks.single_layer.gauss_newton import Move
 from exhume.attacks.single_layer.levenberg import REFUSALS, DampingState
 
 LEAST_COEFFICIENT = 1e-3  # of the largest: candidates below it are moved as if they had it

@@ -248,8 +248,9 @@ def _fingerprint(observation: Observation) -> str:
         digest.update(part)
     if observation.initial_rows is not None:
         digest.update(raw_bytes(observation.initial_rows.block(0, min(features.p, 64))))
-    if observation.subspace is not None:
-        digest.update(raw_bytes(observation.subspace))
+    for tensor in (observation.subspace, observation.initial_bias, observation.output_bias):
+        if tensor is not None:
+            digest.update(raw_bytes(tensor))
     for layer in observation.layers:
         digest.update(f"{layer.name!r} {layer.source} {list(layer.target.shape)} {len(layer.ends)}".encode())
         for state in (layer.target, *layer.ends):

@@ -5,8 +5,9 @@ What was found is judged by units that were held out from the beginning (`certif
 rank there are no duals to find, and only units that fired on one sample alone speak (`lone_units.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -24,11 +25,12 @@ from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.silent.certificate import Witnessed, heard, witnessed
+from exhume.attacks.silent.head_start import HeadStart
 from exhume.attacks.silent.joint import completed
 from exhume.attacks.silent.layers import require_layers, silent_bytes
 from exhume.attacks.silent.lone_units import Lone, lone_samples
 from exhume.attacks.silent.samples import Samples, samples_of
-from exhume.attacks.silent.search import Found, nothing_found, search
+from exhume.attacks.silent.search import Found, nothing_found, search, with_places
 from exhume.attacks.silent.span import Span, open_span
 from exhume.attacks.silent.spectrum import Spectrum, spectrum
 from exhume.attacks.silent.whole_inputs import whole_inputs
@@ -56,6 +58,7 @@ class SilentProblem:
     span: Span | None
     lone: Lone | None
     seed: int
+    head_start: Callable[[], HeadStart | None]
     loss: Rounds = field(default_factory=Rounds)
 
 
@@ -128,14 +131,25 @@ class SilentUnits(Method[SilentProblem]):
             return
         found = nothing_found(span) if resume is None else _restored(resume, span)
         yield _step(span, found)
+        found = yield from self._searched(problem, span, found)
+        head = problem.head_start() if len(found.duals) < span.r and span.leak <= FAINT else None
+        if head is not None:
+            points = found.duals[:0]
+            for better in head.points(span):
+                points = better
+                yield _step(span, found)
+            found = yield from self._searched(problem, span, with_places(span, found, points))
+        if span.leak <= FAINT:
+            yield _step(span, found.followed_by(completed(span, found.duals), sound=True))
+
+    def _searched(self, problem: SilentProblem, span: Span, found: Found) -> Generator[Step, None, Found]:
         for latest in search(span, problem.seed, found):
             found = latest
             problem.loss.passes = float(found.round)
             yield _step(span, found)
             if found.round >= self.iterations:
                 break
-        if span.leak <= FAINT:
-            yield _step(span, found.followed_by(completed(span, found.duals), sound=True))
+        return found
 
     def finish(self, problem: SilentProblem, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
         if problem.span is None or problem.span.leak > FAINT:
@@ -226,7 +240,9 @@ class SilentCase:
             facts["layout"] = None if layout is None else [layout.channels, layout.height, layout.width]
         else:
             lone = lone_samples(states.target, shown.noise, states.bias)
-        problem = SilentProblem(span, lone, seed)
+        units = used.nonzero()[:, 0]
+        head_start = partial(HeadStart.of, observation, states, units, seed, held_out, resources)
+        problem = SilentProblem(span, lone, seed, head_start)
         return cls(states, shown, problem, unseen, observation.knowledge.norm, resources.dtype, facts)
 
     def lift(self, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "m d"]:

@@ -48,6 +48,14 @@ class Evidence:
     mixed: dict[int, Float[Tensor, " r"]]
     """Duals that only lack being alone, with the other direction that hardly any unit with a zero sees."""
 
+    @property
+    def certain_of_a_pair(self) -> Bool[Tensor, " m"]:
+        """For the two sparsest directions of a plane: these are no blends, however alike the two samples are, if nearly
+        all units are silent that should be."""
+        alike = torch.zeros_like(self.certain)
+        alike[list(self.mixed)] = True
+        return self.certain | (alike & (self.silence > SOUND_SILENCE))
+
 
 def zeros_of(span: Span, duals: Float[Tensor, "m r"]) -> Bool[Tensor, "m u"]:
     """Which entries of the columns are zero to rounding."""

@@ -21,11 +21,12 @@ from torch import Tensor
 from exhume import seeds
 from exhume.attacks.silent.duals import annealed_duals, unit_rows, weighted_duals
 from exhume.attacks.silent.evidence import SAME, evidence, taken_apart
+from exhume.attacks.silent.joint import orthogonal_to_others
 from exhume.attacks.silent.likelihood import AGAIN, WIDEST, likeliest
 from exhume.attacks.silent.many_duals import many_duals
 from exhume.attacks.silent.mending import mended
 from exhume.attacks.silent.placing import Placing, complement
-from exhume.attacks.silent.separation import separated
+from exhume.attacks.silent.separation import separated, unmixed
 from exhume.attacks.silent.span import Span, batches
 from exhume.layer_states import FAINT
 from exhume.picture_layouts import Layout, edges, layout_of
@@ -35,7 +36,8 @@ STARTS = 64
 LEAST_TURNS, TURNS_PER_SAMPLE = 12, 0.16  # starts converge in more turns where there are more samples
 ALIKE = 0.03  # the same for duals on their way
 LAST_TURNS = 12  # with reweighting, which is dear and sharpens what has taken shape
-IDLE_ROUNDS = 8
+IDLE_ROUNDS, IDLE_WORK = 8, 1000  # rounds without news: so many at least, and for few samples so many over r
+DOUBTED = 0.3  # of the duals found, in a round after one without news
 IDLE_ROUNDS_OF_PICTURES = 3  # their places hardly differ from round to round
 NEARLY_FULL = 0.9  # of the rank, from which on places are exact enough to doubt a dual by them
 SHARPENED_FROM = (0.003, 0.01)  # ε for duals of a likely set: small enough to stay, large enough to mend
@@ -56,7 +58,8 @@ class Found:
 
     @property
     def over(self) -> bool:
-        return self.sound or self.idle >= (IDLE_ROUNDS_OF_PICTURES if len(self.likely) else IDLE_ROUNDS)
+        patience = max(IDLE_ROUNDS, IDLE_WORK // max(1, self.duals.shape[1]))
+        return self.sound or self.idle >= (IDLE_ROUNDS_OF_PICTURES if len(self.likely) else patience)
 
     def followed_by(self, duals: Float[Tensor, "more r"], sound: bool = False) -> "Found":
         news = len(duals) > self.most
@@ -84,7 +87,7 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
     if span.leak > FAINT:  # no zeros: one look at pictures is all there is
         layout = layout_of(span.pixels)
         if layout is not None and not found.round:
-            found = with_edges_only(span, layout, found, seeds.generator(seeds.derive(seed, "start"), "start"))
+            found = with_edges(span, layout, found, seeds.generator(seeds.derive(seed, "start"), "start"))
             yield found.followed_by(found.duals, sound=True)
         return
     while not found.over:
@@ -95,10 +98,17 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
         yield found
 
 
+def with_places(span: Span, found: Found, points: Float[Tensor, "m r"]) -> Found:
+    """What is found, and what becomes certain from places that somebody suggests; the search may go on from there."""
+    placing = Placing.inside(span, complement(found.duals[:0]))
+    fresh = _settled(span, placing, weighted_duals(span, points), points)
+    return replace(found.followed_by(_joined(found.duals, fresh)), idle=0)
+
+
 def _round(span: Span, found: Found, stream: torch.Generator) -> Found:
     found, kept = _of_pictures(span, found, stream)
     if len(kept) == len(found.duals) and not (len(found.likely) and _are_many(span)):
-        kept = _from_random_places(span, found.duals, stream)
+        kept = _joined(found.duals, _from_random_places(span, _not_doubted(found, stream), stream))
     if len(kept) > len(found.duals):
         return found.followed_by(kept)
     kept = mended(span, found.duals) if len(found.duals) >= NEARLY_FULL * span.r else found.duals
@@ -142,19 +152,25 @@ def _are_many(span: Span) -> bool:
 def _all_together(
     span: Span, layout: Layout, found: Found, stream: torch.Generator
 ) -> tuple[Found, Float[Tensor, "more r"]]:
+    if _are_many(span):  # a step of their likelihood takes a second, and does not end nearer to the pictures
+        return with_edges(span, layout, found, stream), found.duals
     widest = AGAIN if len(found.likely) else WIDEST
-    begun = found if len(found.likely) else with_edges_only(span, layout, found, stream)
+    begun = found if len(found.likely) else with_edges(span, layout, found, stream)
     settled = torch.arange(span.r, device=span.rows.device) < len(found.duals)
     likely = likeliest(span, begun.candidates(), edges(layout, span.pixels), settled, widest)
     ridge = Placing.inside(span, complement(found.duals)).ridge
     return replace(found, likely=likely), _joined(found.duals, _sharpened(span, likely, ridge))
 
 
-def with_edges_only(span: Span, layout: Layout, found: Found, stream: torch.Generator) -> Found:
-    """The likely set by edges alone, whatever the units do."""
-    everything = torch.eye(span.r, dtype=span.rows.dtype, device=span.rows.device)
-    points = _edged_places(span, layout, everything, stream)
-    return replace(found, likely=unit_rows(torch.linalg.pinv(points).T))
+def with_edges(span: Span, layout: Layout, found: Found, stream: torch.Generator) -> Found:
+    """The likely set by edges, beside the duals found: these leave each sample its share of those that are missing."""
+    own, basis = orthogonal_to_others(found.duals)
+    points = _edged_places(span, layout, basis, stream)
+    if len(own):
+        seen = edges(layout, span.pixels)
+        share = unmixed(torch.einsum("mr,rkp->mkp", own, seen), torch.einsum("rf,rkp->fkp", basis, seen))
+        points = torch.cat([own + share @ basis.T, points])
+    return replace(found, likely=unit_rows(torch.linalg.pinv(span.facing(points)).T))
 
 
 def _edged_places(
@@ -168,7 +184,17 @@ def _edged_places(
     return torch.where((blind[0] >= blind[1])[:, None], points, -points)
 
 
-def _from_random_places(span: Span, found: Float[Tensor, "m r"], stream: torch.Generator) -> Float[Tensor, "more r"]:
+def _not_doubted(found: Found, stream: torch.Generator) -> Float[Tensor, "few r"]:
+    """The duals beside which others are looked for. A wrong one among them hides the samples that it is a blend of: so
+    after a round without news some are left out, by chance."""
+    if not found.idle:
+        return found.duals
+    drawn = torch.rand(len(found.duals), generator=stream, dtype=torch.float64).to(found.duals.device)
+    return found.duals[drawn >= DOUBTED]
+
+
+def _from_random_places(span: Span, found: Float[Tensor, "m r"], stream: torch.Generator) -> Float[Tensor, "few r"]:
+    """Duals that became certain beside those found."""
     placing = Placing.inside(span, complement(found))
     many = min(STARTS, 8 * (span.r - len(found)))
     points = torch.randn(many, span.r, generator=stream, dtype=torch.float32).to(span.rows)
@@ -176,7 +202,7 @@ def _from_random_places(span: Span, found: Float[Tensor, "m r"], stream: torch.G
     duals, points = _followed(placing.to(torch.float32), span.facing(points).float())
     duals, points = duals.to(span.rows), points.to(span.rows)
     chosen = _different(duals, _peaked(span.columns(duals)))
-    return _joined(found, _settled(span, placing, duals[chosen], points[chosen]))
+    return _settled(span, placing, duals[chosen], points[chosen])
 
 
 def _followed(placing: Placing, points: Float[Tensor, "m r"]) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r"]]:
@@ -216,7 +242,7 @@ def _settled(
         kept.append(ended.duals[told.certain])
         for index, other in told.mixed.items():
             pair = taken_apart(span, ended.duals[index], other)
-            kept.append(pair[evidence(span, pair, placing.place(pair)).certain])
+            kept.append(pair[evidence(span, pair, placing.place(pair)).certain_of_a_pair])
     return torch.cat(kept)
 
 

@@ -31,6 +31,27 @@ def separated(edges: Float[Tensor, "r k p"], stream: torch.Generator) -> Float[T
     return (_likeliest(turned @ white, edges.shape[1]) @ turned @ whitening).to(edges)
 
 
+def unmixed(edges: Float[Tensor, "m k p"], others: Float[Tensor, "f k p"]) -> Float[Tensor, "m f"]:
+    """T: row i of `edges` plus T_i combinations of `others` is the sparsest picture. In single precision.
+
+    For pictures that are known but for their share of others."""
+    flat, rest = edges.flatten(1).float(), others.flatten(1).float()
+    own, scales = (rows.square().mean(dim=1, keepdim=True).sqrt() for rows in (flat, rest))
+    flat, rest = flat / own, rest / scales
+    share = torch.zeros(len(flat), len(rest), dtype=flat.dtype, device=flat.device, requires_grad=True)
+    optimiser = torch.optim.LBFGS([share], max_iter=STEPS, history_size=15, line_search_fn="strong_wolfe")
+
+    def loss() -> Float[Tensor, ""]:
+        with torch.enable_grad():
+            value, size = sparseness(flat + share @ rest, edges.shape[1])
+            value = value / flat.shape[1] + torch.log(size).sum()
+            share.grad = torch.autograd.grad(value, share)[0].contiguous()
+        return value.detach()
+
+    optimiser.step(loss)
+    return (share.detach() * own / scales.T).to(edges)
+
+
 def sparseness(components: Float[Tensor, "r n"], per_place: int) -> tuple[Float[Tensor, ""], Float[Tensor, "r 1"]]:
     """The sum in the likelihood without its determinant, at mean square 1; and the root mean squares divided by."""
     size = components.square().mean(dim=1, keepdim=True).sqrt()

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.gauss_newton import tangent
+from exhume.attacks.foundation.retraction import tangent
 from exhume.attacks.single_layer.linearised import TINY, Explanation, Linearised
 
 APART = 0.1  # of a candidate's norm: as far as what is called recovered may be off

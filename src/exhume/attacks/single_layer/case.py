@@ -10,6 +10,7 @@ from torch import Tensor
 from exhume import machine
 from exhume.attacks.foundation.certificate import RowSplit, rounding_noise, split_rows
 from exhume.attacks.foundation.given import Given, of_the_head
+from exhume.attacks.foundation.homogeneous import Homogeneous, in_homogeneous_coordinates, tells_norms
 from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.foundation.parametrisation import LoweredRows, Parametrisation
 from exhume.attacks.foundation.ranks import Ranks
@@ -26,17 +27,24 @@ from exhume.observation import Observation
 
 @dataclass(frozen=True, eq=False)
 class RidgeCase:
-    """`stands_for` says which samples the candidates of this case are the coordinates of; None: the samples themselves.
-
-    `counted`: so many of the first coordinates of a candidate are those of the sample; None: all of them.
-    """
+    """`stands_for` says which samples the candidates of this case are the coordinates of; None: the samples themselves."""
 
     observation: Observation
     split: RowSplit
     problem: Problem
     stands_for: Parametrisation | None = None
-    counted: int | None = None
     facts: Facts = field(default_factory=dict)
+    given: Given = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, observation: Observation, few_rows: bool, seed: int, held_out: float, resources: Resources
+    ) -> "RidgeCase":
+        """With norms as part of what is found, where weights tell them."""
+        if not tells_norms(observation):
+            return cls.open(observation, few_rows, seed, held_out, resources)
+        case = cls.open(in_homogeneous_coordinates(observation), few_rows, seed, held_out, resources)
+        return replace(case, stands_for=Homogeneous(observation.d), given=of_the_head(observation))
 
     @classmethod
     def open(
@@ -55,7 +63,8 @@ class RidgeCase:
         if room.held and not isinstance(features.rows, HeldRows):
             features = replace(features, rows=hold(features.rows, resources.device, resources.dtype))
         weights = ranks.share.columns(observation.weights[:, :used])
-        loss = SpanLoss(features, weights, resources.dtype, resources.device, ranks)
+        free = free_norms(observation)
+        loss = SpanLoss(features, weights, resources.dtype, resources.device, ranks, free)
         coarse = loss
         if resources.products != resources.dtype:
             coarse = loss.with_rows(replace(hold(features.rows, resources.device, resources.products), coarse=True))
@@ -77,7 +86,7 @@ class RidgeCase:
             device=resources.device,
             at_most=room.candidates,
         )
-        return cls(observation, split, problem)
+        return cls(observation, split, problem, given=of_the_head(observation))
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """On all rows and without any help that the method may have used on the way: the published loss."""
@@ -85,10 +94,8 @@ class RidgeCase:
         final = loss.to(candidates.dtype).fit(candidates)
         coefficients = final.coefficients * loss.scale
         unseen = self._unseen(candidates, coefficients)
-        observation = self.observation
-        free_norm = observation.knowledge.norm is None and not observation.ridge.norm_blind
-        drifted, weights = observation.ridge.trained, observation.weights
-        certificate = certify(loss, final, unseen, split, weights, drifted, free_norm, self.counted)
+        drifted, weights = self.observation.ridge.trained, self.observation.weights
+        certificate = certify(loss, final, unseen, split, weights, drifted, self.stands_for and self.stands_for.lift)
         return Judgement(final.loss, coefficients, certificate)
 
     def unseen_loss(self, candidates: Float[Tensor, "m d"]) -> float | None:
@@ -104,13 +111,14 @@ class RidgeCase:
         first = self.split.used + self.split.steering
         return HeldOut("weights of the last layer", torch.arange(first, first + self.split.held_out))
 
-    @property
-    def given(self) -> Given:
-        return of_the_head(self.observation)
-
     def lift(self, candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m d"]:
         """The samples that candidates of this case stand for."""
         return candidates if self.stands_for is None else self.stands_for.lift(candidates)
+
+
+def free_norms(observation: Observation) -> bool:
+    """Whether norms are unknowns of a search: nobody knows them, and features tell a norm from a coefficient."""
+    return observation.knowledge.norm is None and not observation.ridge.norm_blind
 
 
 def seen_through(observation: Observation, parametrisation: Parametrisation, resources: Resources) -> Observation:
@@ -123,7 +131,9 @@ def seen_through(observation: Observation, parametrisation: Parametrisation, res
     rows: Rows = LoweredRows(features.rows, parametrisation, resources.dtype)
     if rows.p <= _rows_that_fit(rows.d, resources.dtype, resources.memory_bytes, resources.ranks):
         rows = hold(rows, resources.device, resources.dtype)
-    knowledge = replace(observation.knowledge, norm=observation.knowledge.norm or math.sqrt(observation.d))
+    knowledge = observation.knowledge
+    if not free_norms(observation):
+        knowledge = replace(knowledge, norm=knowledge.norm or math.sqrt(observation.d))
     return Observation(replace(features, rows=rows), observation.weights, knowledge)
 
 

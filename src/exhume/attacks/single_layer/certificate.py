@@ -24,6 +24,7 @@ from exhume.attacks.foundation.certificate import RowSplit, Unexplained, unjudge
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.single_layer.alternatives import exchangeable, turnable
 from exhume.attacks.single_layer.blends import rough_splitting_costs, splitting_costs
+from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
     DENSE,
     FEW_ROWS,
@@ -70,41 +71,39 @@ def certify(
     split: RowSplit,
     weights: Float[Tensor, "k p"],
     drifted: bool = False,
-    free_norm: bool = False,
-    counted: int | None = None,
+    lift: Lift | None = None,
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
-    `drifted`: the features moved in training, so that a rest that looks like noise may be noise. `free_norm`: the norm
-    of a sample is one of its unknowns. `counted`: so many of the first coordinates are those of the sample.
+    `drifted`: the features moved in training, so that a rest that looks like noise may be noise. `lift`: the samples
+    that candidates stand for, if they are not the samples themselves: errors are those of samples.
     """
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
-    m, d = fit.candidates.shape
-    unknowns = d if free_norm else d - 1
-    q = m * (unknowns + loss.outputs) / loss.equations
+    q = len(fit.candidates) * loss.unknowns / loss.equations
     left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
     held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
     missed = unseen_loss * float(held) / loss.scale**2 * len(weights) / loss.outputs  # repeated outputs miss the same
-    found = _determined(loss, fit, free_norm, counted, q)
+    found = _determined(loss, fit, lift, q)
     noise = max(missed, found.left_out, ROUNDING)
     share = predictable_share(loss, fit)
     coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
-    sizes = fit.candidates.double().square().sum(dim=1).clamp_min(TINY)
-    squares = (noise * found.variances + coherent * found.largest + found.steps) / sizes
+    squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
     squares = squares.where(~found.unsure(SHOWS * noise + coherent), torch.inf)
     return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
 
 
 @dataclass(frozen=True, eq=False)
 class _Determined:
-    """`at`: the equations, on one of `one_of` rows. `steps`: squares of those that are still to be made."""
+    """`at`: the equations, on one of `one_of` rows. `steps`: squares of those that are still to be made, `sizes` of the
+    samples."""
 
     at: Explanation
     one_of: float
     variances: Float[Tensor, " m"]
     largest: Float[Tensor, " m"]
     steps: Float[Tensor, " m"]
+    sizes: Float[Tensor, " m"]
     splitting: Float[Tensor, " m"]
     left_out: float
 
@@ -114,15 +113,20 @@ class _Determined:
         return (self.splitting <= hidden) | exchangeable(self.at, hidden) | turnable(self.at, hidden)
 
 
-def _determined(loss: SpanLoss, fit: Fit, free_norm: bool, counted: int | None, q: float) -> _Determined:
+def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Determined:
     m, d = fit.candidates.shape
+    candidates = fit.candidates.double()
+    samples = candidates if lift is None else lift(candidates)
+    sizes = samples.square().sum(dim=1).clamp_min(TINY)
     if m * d <= DENSE and loss.ranks.size == 1:
-        at = Linearised.at(loss, fit, free_norm)
-        steps = at.step[:, :counted].square().sum(dim=1)
-        one_of = max(1.0, loss.p / at.features.p)
-        return _Determined(at, one_of, at.variances(counted), at.largest, steps, splitting_costs(at), at.left_out)
-    probed, plain = Probed.at(loss, fit, free_norm), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
-    left_out = fit.loss / max(1 - q, LEAST_SPARE) ** 2
-    steps, one_of = probed.step.double().square().sum(dim=1), max(1.0, loss.p / plain.features.p)
+        at = Linearised.at(loss, fit)
+        lifts = None if lift is None else lifted_moves(lift, candidates)
+        steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
+        one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
+        return _Determined(at, one_of, variances, at.largest(lifts), steps, sizes, splitting_costs(at), at.left_out)
+    probed, plain = Probed.at(loss, fit), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
+    gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
+    variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
+    one_of, left_out = max(1.0, loss.p / plain.features.p), fit.loss / max(1 - q, LEAST_SPARE) ** 2
     splitting = loss.ranks.same(rough_splitting_costs(plain))
-    return _Determined(plain, one_of, probed.variances, probed.variances, steps, splitting, left_out)
+    return _Determined(plain, one_of, variances, variances, steps, sizes, splitting, left_out)

@@ -65,7 +65,7 @@ def linearise(loss: SpanLoss, fit: Fit) -> Model:
         return steepness.mul_(weights @ fit.residual[:, block])
 
     pulled = loss.pull_back(weigh, fit.candidates)
-    descent = tangent(pulled, fit.candidates)
+    descent = loss.allowed(pulled, fit.candidates)
     return Model(fit, slopes, _metric(loss, fit, slopes), descent, loss.energy)
 
 
@@ -93,7 +93,7 @@ def curve(loss: SpanLoss, model: Model, directions: Float[Tensor, "m d"]) -> Flo
     moved = weights.T @ loss.push_forward(directions).mul_(model.slopes)
     moved, _ = loss.project(model.fit, moved)
     pulled = loss.pull_back(lambda block: model.slopes[:, block] * (weights @ moved[:, block]), directions)
-    return tangent(pulled, model.fit.candidates)
+    return loss.allowed(pulled, model.fit.candidates)
 
 
 def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, forcing: float) -> Move:
@@ -105,7 +105,7 @@ def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, for
     inverse = model.damped_metric_inverse(damping).to(descent.dtype)
     weight = (damping * model.curvatures).to(descent.dtype)[:, None]
     solution, left = torch.zeros_like(descent), descent
-    conditioned = tangent(inverse @ left, candidates)
+    conditioned = loss.allowed(inverse @ left, candidates)
     direction, product = conditioned, float((left * conditioned).sum())
     first = product
     for count in range(1, products + 1):
@@ -117,7 +117,7 @@ def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, for
             break
         length = product / bend
         solution, left = solution + length * direction, left - length * image
-        conditioned = tangent(inverse @ left, candidates)
+        conditioned = loss.allowed(inverse @ left, candidates)
         new = float((left * conditioned).sum())
         if count == products or not new > forcing**2 * first:
             break
@@ -125,13 +125,6 @@ def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, for
     quadratic = float((solution * (descent - left)).sum() - (weight * solution.square()).sum())
     predicted = (2 * float((descent * solution).sum()) - quadratic) / model.energy
     return Move(solution, predicted)
-
-
-def tangent(directions: Float[Tensor, "m d"], candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-    """The part of each direction that is orthogonal to its candidate: norms stay as they are."""
-    squares = candidates.square().sum(dim=1).clamp_min(torch.finfo(candidates.dtype).tiny)
-    along = (directions * candidates).sum(dim=1) / squares
-    return directions - along[:, None] * candidates
 
 
 def mean_square(loss: SpanLoss) -> float:

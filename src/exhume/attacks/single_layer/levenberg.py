@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer.gauss_newton import Model, Move, linearise, newton_move
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.split_step import split_move
@@ -97,4 +96,4 @@ def _evaluate(loss: SpanLoss, fit: Fit, move: Move, norm: float) -> Fit:
     moved = fit.candidates + move.change
     if not torch.isfinite(moved).all():
         return fit  # counts as no gain: the step is refused
-    return loss.fit(to_norm(moved, norm))
+    return loss.fit(loss.retracted(moved, norm))

@@ -92,9 +92,9 @@ class Linearised(Explanation):
     left_out: float
 
     @classmethod
-    def at(cls, loss: SpanLoss, fit: Fit, free_norm: bool) -> "Linearised":
+    def at(cls, loss: SpanLoss, fit: Fit) -> "Linearised":
         candidates, outputs = fit.candidates.double(), loss.outputs
-        bases = unknown_directions(candidates, free_norm)
+        bases = unknown_directions(candidates, loss.free_norms)
         m, _, u = bases.shape
         p = min(loss.p, max(FEW_ROWS, ROWS_EACH * m * (u + outputs) // outputs))
         plain = explanation(loss, fit, p)
@@ -119,14 +119,17 @@ class Linearised(Explanation):
         left_out = float((left / (1 - leverage).clamp_min(LEAST_SPARE)).square().mean())
         return cls(plain.features, candidates, amplitudes, spanned, seen, bases, inverse, step, left_out)
 
-    def variances(self, counted: int | None = None) -> Float[Tensor, " m"]:
-        """tr [H⁻¹]_ii over all coordinates of a candidate, or over the first `counted`."""
-        return torch.einsum("idu,iun->idn", self.bases[:, :counted], self._blocks).square().sum(dim=(1, 2))
+    def variances(self, lifts: Float[Tensor, "m e d"] | None = None) -> Float[Tensor, " m"]:
+        """tr [H⁻¹]_ii, or tr L [H⁻¹]_ii Lᵀ where samples move by L dx."""
+        return self._spread(lifts).square().sum(dim=(1, 2))
 
-    @property
-    def largest(self) -> Float[Tensor, " m"]:
-        """The largest eigenvalue of [H⁻¹]_ii: the variance along the direction that is determined least."""
-        return torch.linalg.matrix_norm(self._blocks, 2).square()
+    def largest(self, lifts: Float[Tensor, "m e d"] | None = None) -> Float[Tensor, " m"]:
+        """The largest eigenvalue of the same: the variance along the direction that is determined least."""
+        return torch.linalg.matrix_norm(self._spread(lifts), 2).square()
+
+    def _spread(self, lifts: Float[Tensor, "m e d"] | None) -> Float[Tensor, "m e mu"]:
+        moves = self.bases if lifts is None else lifts @ self.bases
+        return moves @ self._blocks
 
     @property
     def weakest(self) -> Float[Tensor, "m d"]:

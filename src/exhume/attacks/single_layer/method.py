@@ -41,4 +41,4 @@ class RidgeMethod(OnRidgeForm[Problem]):
     lowers: ClassVar[bool] = True
 
     def open_case(self, observation: Observation, seed: int, held_out: float, resources: Resources) -> Case[Problem]:
-        return RidgeCase.open(observation, self.few_rows, seed, held_out, resources)
+        return RidgeCase.of(observation, self.few_rows, seed, held_out, resources)

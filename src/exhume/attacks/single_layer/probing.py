@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.gauss_newton import Model, away_from_kinks, linearise, tangent
+from exhume.attacks.single_layer.gauss_newton import Model, away_from_kinks, linearise
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 
 PRODUCTS = 30
@@ -32,19 +32,18 @@ class Probed:
     step: Float[Tensor, "m d"]
 
     @classmethod
-    def at(cls, loss: SpanLoss, fit: Fit, free_norm: bool, probes: int = 1) -> "Probed":
+    def at(cls, loss: SpanLoss, fit: Fit, probes: int = 1) -> "Probed":
         m, d = fit.candidates.shape
-        unknowns = m * ((d if free_norm else d - 1) + loss.outputs)
-        rows = min(loss.p, ROWS_EACH * unknowns // loss.outputs + 1)
+        rows = min(loss.p, ROWS_EACH * m * loss.unknowns // loss.outputs + 1)
         part = loss.part(rows)
         fit = part.fit(fit.candidates)
-        system = _System(part, fit, free_norm)
-        step, settled = system.solve(system.model.descent if not free_norm else system.descent())
+        system = _System(part, fit)
+        step, settled = system.solve(system.model.descent)
         stream = torch.Generator().manual_seed(0)
         total = torch.zeros(m, dtype=torch.float64, device=step.device)
         for _ in range(probes):
             signs = torch.randint(0, 2, (m, d), generator=stream).to(step) * 2 - 1
-            signs = system.allowed(signs)
+            signs = part.allowed(signs, fit.candidates)
             solved, found = system.solve(signs)
             settled, total = settled and found, total + (signs * solved).double().sum(dim=1) / probes
         lost = torch.full_like(total, torch.inf)
@@ -55,19 +54,12 @@ class Probed:
 class _System:
     """H and its preconditioner at a fit."""
 
-    def __init__(self, loss: SpanLoss, fit: Fit, free_norm: bool) -> None:
-        self.loss, self.fit, self.free_norm = loss, fit, free_norm
+    def __init__(self, loss: SpanLoss, fit: Fit) -> None:
+        self.loss, self.fit = loss, fit
         self.model: Model = linearise(loss, fit)
         self.slopes = self.model.slopes * away_from_kinks(loss, fit.preactivations)
         self.inverse = self.model.damped_metric_inverse(RIDGE).to(fit.candidates.dtype)
         self.moment = _second_moment(loss)
-
-    def allowed(self, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        return directions if self.free_norm else tangent(directions, self.fit.candidates)
-
-    def descent(self) -> Float[Tensor, "m d"]:
-        """Jᵀ r, the norm's direction included. One pass."""
-        return self.loss.gradient(self.fit) * (-self.loss.energy / 2)
 
     def curve(self, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         """H times directions. Two passes."""
@@ -75,12 +67,12 @@ class _System:
         moved = weights.T @ self.loss.push_forward(directions).mul_(self.slopes)
         moved, _ = self.loss.project(self.fit, moved)
         pulled = self.loss.pull_back(lambda block: self.slopes[:, block] * (weights @ moved[:, block]), directions)
-        return self.allowed(pulled)
+        return self.loss.allowed(pulled, self.fit.candidates)
 
     def conditioned(self, directions: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         if self.moment is not None:
             directions = torch.cholesky_solve(directions.T.to(self.moment), self.moment).T.to(directions)
-        return self.allowed(self.inverse @ directions)
+        return self.loss.allowed(self.inverse @ directions, self.fit.candidates)
 
     def solve(self, wanted: Float[Tensor, "m d"]) -> tuple[Float[Tensor, "m d"], bool]:
         """H⁻¹ wanted, and whether what is left of it fell to a tenth."""

@@ -65,7 +65,7 @@ class SearchContext:
 
     def capacity(self, share: float) -> int:
         """The most candidates for this problem that leave enough equations, and for which there is memory."""
-        most = capacity(self.loss.equations, self.loss.features.d - 1 + self.loss.outputs, share)
+        most = capacity(self.loss.equations, self.loss.unknowns, share)
         return most if self.problem.at_most is None else min(most, self.problem.at_most)
 
     # --- the loss on some of the rows

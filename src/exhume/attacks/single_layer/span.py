@@ -29,6 +29,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.foundation.ranks import ALONE, Ranks
+from exhume.attacks.foundation.retraction import tangent, to_norm
 from exhume.attacks.single_layer.affine import AffinePart
 from exhume.errors import ExhumeError
 from exhume.features import memory
@@ -72,7 +73,8 @@ class SpanLoss:
 
     The weights are divided by their root mean square first: L does not change, and no product over- or underflows
     whatever the scale of the published weights. `scale` undoes it for the coefficients. `features` and `weights` are
-    those of this rank's own rows, `p` counts the rows of all ranks.
+    those of this rank's own rows, `p` counts the rows of all ranks. `free_norms`: the norms of candidates are unknowns
+    as well; otherwise only moves across a candidate count.
     """
 
     def __init__(
@@ -82,8 +84,9 @@ class SpanLoss:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
         ranks: Ranks = ALONE,
+        free_norms: bool = False,
     ) -> None:
-        self.features, self.ranks = features, ranks
+        self.features, self.ranks, self.free_norms = features, ranks, free_norms
         self.p = round(ranks.total(features.p))
         self.published = weights
         self.weights, self.scale = to_unit_scale(weights, dtype, device, ranks)
@@ -97,7 +100,7 @@ class SpanLoss:
         part = object.__new__(SpanLoss)
         part.ranks, part.p, own = self.ranks, rows, self.ranks.share.count(rows)
         part.features = self.features if own == self.features.p else self.features.part(0, own)
-        part.scale, part.outputs = self.scale, self.outputs
+        part.scale, part.outputs, part.free_norms = self.scale, self.outputs, self.free_norms
         part.published = self.published[:, :own]
         part.weights = self.weights[:, :own]
         # the first rows may be dead: nothing is left of nothing
@@ -243,6 +246,19 @@ class SpanLoss:
 
     def _sum_of_squares(self, values: Float[Tensor, "k p"]) -> float:
         return self.ranks.total(float(values.double().square().sum()))
+
+    def allowed(self, directions: Float[Tensor, "m c"], candidates: Float[Tensor, "m c"]) -> Float[Tensor, "m c"]:
+        """The part of each direction that candidates may move along: all of it, or what leaves their norms alone."""
+        return directions if self.free_norms else tangent(directions, candidates)
+
+    def retracted(self, candidates: Float[Tensor, "m d"], norm: float) -> Float[Tensor, "m d"]:
+        """Back to the norm that candidates have, where they have one."""
+        return candidates if self.free_norms else to_norm(candidates, norm)
+
+    @property
+    def unknowns(self) -> int:
+        """Numbers of one candidate and its coefficients: d − 1 + k at a known norm."""
+        return self.features.d - (not self.free_norms) + self.outputs
 
     def count_passes(self, sweeps: int) -> None:
         self.counter.total += sweeps * self.p / self.counter.all_rows

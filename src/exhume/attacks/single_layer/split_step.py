@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.gauss_newton import Model, Move, tangent
+from exhume.attacks.single_layer.gauss_newton import Model, Move
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features import memory
 
@@ -47,10 +47,10 @@ def split_move(loss: SpanLoss, model: Model, damping: float, velocity: Float[Ten
     basis = whole_space if m >= d else _span(candidates)
     inside = _solve_inside(loss, model, damping, inverse, basis) @ basis.T
     across = inverse @ (descent - (descent @ basis) @ basis.T)
-    change = tangent(inside + across, candidates)
+    change = loss.allowed(inside + across, candidates)
     if velocity is not None:
         q = m * d / (loss.p * equations_a_row(loss, model))
-        change = change + momentum(model.fit.loss, q) * tangent(velocity, candidates)
+        change = change + momentum(model.fit.loss, q) * loss.allowed(velocity, candidates)
     # with M⁻¹H near the identity the step gains about what its first order promises
     return Move(change, float((descent * change).sum()) / model.energy)
 
@@ -95,12 +95,12 @@ def _solve_inside(
         moved = weights.T @ values + change.T @ features
         torch.mm(weights, moved, out=values).mul_(slopes)
         pulled, onto = loss.ranks.sum(values @ coordinates.T), loss.ranks.sum(features @ moved.T)
-        return tangent(scale * pulled + damped * inner, places), scale * onto
+        return loss.allowed(scale * pulled + damped * inner, places), scale * onto
 
     inner = torch.zeros(m, basis.shape[1], dtype=dtype, device=basis.device)
     change = torch.zeros_like(weights)
     left = (model.descent @ basis, torch.zeros_like(weights))
-    conditioned = (tangent(inverse @ left[0], places), gram_inverse @ left[1])
+    conditioned = (loss.allowed(inverse @ left[0], places), gram_inverse @ left[1])
     direction = conditioned
     product = first = _dot(left, conditioned)
     for _ in range(INNER_PRODUCTS):
@@ -113,7 +113,7 @@ def _solve_inside(
         length = product / bend
         inner, change = inner + length * direction[0], change + length * direction[1]
         left = (left[0] - length * image[0], left[1] - length * image[1])
-        conditioned = (tangent(inverse @ left[0], places), gram_inverse @ left[1])
+        conditioned = (loss.allowed(inverse @ left[0], places), gram_inverse @ left[1])
         new = _dot(left, conditioned)
         if not new > INNER_TOLERANCE * first:
             break

@@ -21,11 +21,12 @@ from torch import Tensor
 
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_head
+from exhume.attacks.foundation.homogeneous import Homogeneous, in_homogeneous_coordinates, tells_norms
 from exhume.attacks.foundation.hyperparameters import Hyperparameter
 from exhume.attacks.foundation.judgement import Case, Resources
 from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import Outline, Source
-from exhume.attacks.foundation.parametrisation import Subspace
+from exhume.attacks.foundation.parametrisation import Parametrisation, Subspace
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.single_layer.case import RidgeCase, seen_through
@@ -112,7 +113,8 @@ class SubspaceAttack(OnRidgeForm[StagedProblem]):
 
     def open_stages(self, observation: Observation, seed: int, held_out: float, resources: Resources) -> StagedCase:
         """The problems of the attack's stages, and what is known of the subspace."""
-        opening = _Opening(observation, self, seed, held_out, resources)
+        seen = in_homogeneous_coordinates(observation) if tells_norms(observation) else observation
+        opening = _Opening(seen, self, seed, held_out, resources, of_the_head(observation), observation.d)
         match self.source:
             case "given":
                 return opening.given()
@@ -144,6 +146,9 @@ class _Opening:
     seed: int
     held_out: float
     resources: Resources
+    said: Given
+    d: int
+    """That of the samples; the observation has one more where it is in homogeneous coordinates."""
 
     def given(self) -> StagedCase:
         columns = self.observation.subspace
@@ -179,7 +184,7 @@ class _Opening:
                 f"expected --method split-newton with a subspace from moments, found {self.method.inner.name}, which "
                 "cannot go on in the whole space from what was found"
             )
-        whole = self._open(self.observation)
+        whole = self._standing_for(self._open(self.observation))
         loss, told = whole.problem.loss, self.observation.knowledge.samples
         wanted = DIRECTIONS * loss.equations / loss.features.d if told is None else 2 * told
         subspace = moment_subspace(loss, min(loss.features.d, math.ceil(wanted) + 8), whole.problem.generator())
@@ -195,16 +200,20 @@ class _Opening:
                 "--method split-newton"
             )
         used: Given = {"body": "the first layer, whose change shows no subspace"}
-        return self._staged(layer.describe(), None, used, self._open(self.observation))
+        return self._staged(layer.describe(), None, used, self._standing_for(self._open(self.observation)))
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
         case = self._open(seen_through(observation, subspace, self.resources))
-        return replace(case, stands_for=subspace)
+        return self._standing_for(case, subspace)
 
     def _drifting(self, inside: RidgeCase, rows: HeldRows, subspace: Subspace) -> RidgeCase:
         features = replace(inside.observation.ridge, rows=rows)
         case = self._open(replace(inside.observation, features=features))
-        return replace(case, stands_for=DriftCoordinates(subspace), counted=subspace.r)
+        return self._standing_for(case, DriftCoordinates(subspace, case.problem.loss.free_norms))
+
+    def _standing_for(self, case: RidgeCase, inner: Parametrisation | None = None) -> RidgeCase:
+        extended = self.observation.d > self.d
+        return replace(case, stands_for=Homogeneous(self.d, inner) if extended else inner)
 
     def _open(self, observation: Observation) -> RidgeCase:
         return RidgeCase.open(observation, self.method.few_rows, self.seed, self.held_out, self.resources)
@@ -212,7 +221,7 @@ class _Opening:
     def _staged(self, note: str, rank: int | None, used: Given, *cases: RidgeCase) -> StagedCase:
         """`used`: what besides the head was made use of."""
         problem = StagedProblem(cases, optional=self.method.source != "moments")
-        return StagedCase(problem, {"subspace": note, "subspace_rank": rank}, of_the_head(self.observation) | used)
+        return StagedCase(problem, {"subspace": note, "subspace_rank": rank}, self.said | used)
 
 
 def _with_drift(case: RidgeCase, at_least: int) -> RidgeCase:

@@ -25,9 +25,10 @@ from exhume.features.rows import HeldRows, Rows, hold
 
 @dataclass(frozen=True, eq=False)
 class DriftCoordinates:
-    """(z, b / κ) for samples x = U z; norms are those of the pair."""
+    """(z, b / κ) for samples x = U z; norms are those of the pair, unless they are free."""
 
     subspace: Subspace
+    free_norms: bool = False
 
     @property
     def d(self) -> int:
@@ -43,8 +44,8 @@ class DriftCoordinates:
 
     def lift(self, coordinates: Float[Tensor, "m two_r"]) -> Float[Tensor, "m d"]:
         """U z, at the norm of the pair."""
-        norms = coordinates.norm(dim=1, keepdim=True)
-        return norms * to_norm(self.subspace.lift(coordinates[:, : self.subspace.r]), 1.0)
+        lifted = self.subspace.lift(coordinates[:, : self.subspace.r])
+        return lifted if self.free_norms else coordinates.norm(dim=1, keepdim=True) * to_norm(lifted, 1.0)
 
     def lower(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m two_r"]:
         """(Uᵀx, 0)."""

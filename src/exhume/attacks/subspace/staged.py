@@ -15,7 +15,6 @@ from torch import Tensor
 from exhume.attacks.foundation.given import Given
 from exhume.attacks.foundation.judgement import Facts, Judgement
 from exhume.attacks.foundation.method import Method
-from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.problem import Problem
@@ -64,12 +63,12 @@ class StagedProblem:
             return candidates
         samples, target = self.cases[stage].lift(candidates), self.cases[to]
         lowered = samples if target.stands_for is None else target.stands_for.lower(samples)
-        return to_norm(lowered, target.problem.norm)
+        return target.problem.loss.retracted(lowered, target.problem.norm)
 
     def start(self, candidates: Float[Tensor, "m c"], stage: int) -> Float[Tensor, "m e"] | None:
         """What the next stage begins with; None where it is left out."""
         loss, before = self.cases[stage + 1].problem.loss, self.cases[stage].problem.loss
-        most = max(1, math.floor(MOST_USED * loss.equations / (loss.features.d - 1 + loss.outputs)))
+        most = max(1, math.floor(MOST_USED * loss.equations / loss.unknowns))
         if len(candidates) > most and self.optional:
             return None
         if len(candidates) > most:
