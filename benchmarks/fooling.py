@@ -29,6 +29,7 @@ from exhume.errors import ExhumeError
 from exhume.observation import Knowledge, Observation
 
 NEAR = 0.1
+ENDED = 0.95  # of the budget: an attack that took less ended by itself
 
 
 def problem_of(family: str, seed: int, data_dir: Path) -> Fooling:
@@ -66,7 +67,7 @@ def attack(family: str, seed: int, options: argparse.Namespace) -> dict:
     try:
         found = exhume.reconstruct(observed(problem), samples=problem.told, budget=options.seconds)
     except ExhumeError as refusal:
-        return {"refused": str(refusal), "seconds": time.monotonic() - began}
+        return {"refused": str(refusal), "seconds": time.monotonic() - began, "budget": options.seconds}
     return {
         "outcome": found.outcome.value,
         "candidates": found.candidates.double().numpy().tolist(),
@@ -74,6 +75,7 @@ def attack(family: str, seed: int, options: argparse.Namespace) -> dict:
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,
         "seconds": time.monotonic() - began,
+        "budget": options.seconds,
     }
 
 
@@ -129,10 +131,11 @@ def table(lines: list[dict]) -> None:
     for name, those in [(name, [line for line in lines if line["family"] == name]) for name in FAMILIES]:
         if those:
             print(_row(name + (" *" if FAMILIES[name].ordinary else ""), those))
-    print(_row("all", lines))
     ordinary = [line for line in lines if FAMILIES[line["family"]].ordinary]
-    if ordinary:
-        print(_row("ordinary (*)", ordinary))
+    for name, those in (("all", lines), ("ordinary (*)", ordinary)):
+        ended = [line for line in those if line["seconds"] < ENDED * line["budget"]]
+        full = [line for line in those if line["near"] == line.get("samples") == len(line.get("confidence", ()))]
+        print(_row(name, those), _row(f"{name}: ended in time", ended), _row(f"{name}: all found", full), sep="\n")
     calls, wrong = sum(line["called"] for line in lines), sum(line["wrong"] for line in lines)
     fooled = sum(line["wrong"] > 0 for line in lines)
     for what, count, of in (("calls", wrong, calls), ("problems", fooled, len(lines))):

@@ -27,7 +27,7 @@ from exhume.observation import Observation
 
 @dataclass(frozen=True, eq=False)
 class RidgeCase:
-    """`stands_for` says which samples the candidates of this case are the coordinates of; None: the samples themselves."""
+    """`stands_for`: which samples the candidates of this case are coordinates of; None: they are the samples."""
 
     observation: Observation
     split: RowSplit
