@@ -17,6 +17,7 @@ from exhume.attacks.foundation.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.running.loop import Attacked, Limits, run_attack
+from exhume.attacks.single_layer import certificate
 from exhume.attacks.single_layer.admission import check_features
 from exhume.attacks.single_layer.certificate import loss_on
 from exhume.attacks.single_layer.gauss_newton import curve, linearise, mean_square, newton_move
@@ -257,11 +258,12 @@ def test_each_rank_holds_its_share_of_v_alone(monkeypatch: pytest.MonkeyPatch) -
     held: list[int] = []
     keep = HeldRows.__init__
 
-    def noting(self: HeldRows, values: Tensor) -> None:
+    def noting(self: HeldRows, values: Tensor, coarse: bool = False) -> None:
         held.append(len(values))
-        keep(self, values)
+        keep(self, values, coarse)
 
     monkeypatch.setattr(HeldRows, "__init__", noting)
+    monkeypatch.setattr(certificate, "DENSE", 0)  # of few unknowns each rank looks at some thousand rows in the end
     observation = observed("relu", 1500)
     on_ranks(3, lambda ranks: attacked(observation, HeavyBall(iterations=1), ranks))
     assert max(held) <= 2 * 256  # 1,425 rows are used, of which 512, 512 and 401 are dealt

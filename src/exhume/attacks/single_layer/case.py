@@ -95,8 +95,15 @@ class RidgeCase:
         coefficients = final.coefficients * loss.scale
         unseen = self._unseen(candidates, coefficients)
         drifted, weights = self.observation.ridge.trained, self.observation.weights
-        certificate = certify(loss, final, unseen, split, weights, drifted, self.stands_for and self.stands_for.lift)
+        lift = self.stands_for and self.stands_for.lift
+        certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole)
         return Judgement(final.loss, coefficients, certificate)
+
+    def _whole(self, rows: int) -> SpanLoss:
+        """The loss on the first rows, none of them on another rank."""
+        loss, features, weights = self.problem.loss, self.observation.ridge, self.observation.weights
+        rows, kind = min(rows, loss.p), loss.weights
+        return SpanLoss(features.part(0, rows), weights[:, :rows], kind.dtype, kind.device, free_norms=loss.free_norms)
 
     def unseen_loss(self, candidates: Float[Tensor, "m d"]) -> float | None:
         loss = self.problem.loss

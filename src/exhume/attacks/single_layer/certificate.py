@@ -14,6 +14,7 @@ What they do predict is one function, which may lie along the direction that is 
 explanation, with all its size.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -72,11 +73,13 @@ def certify(
     weights: Float[Tensor, "k p"],
     drifted: bool = False,
     lift: Lift | None = None,
+    whole: Callable[[int], SpanLoss] | None = None,
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
     `drifted`: the features moved in training, so that a rest that looks like noise may be noise. `lift`: the samples
-    that candidates stand for, if they are not the samples themselves: errors are those of samples.
+    that candidates stand for, if they are not the samples themselves: errors are those of samples. `whole`: the loss on
+    the first rows where several ranks have their own, so that each finds the same.
     """
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
@@ -84,12 +87,14 @@ def certify(
     left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
     held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
     missed = unseen_loss * float(held) / loss.scale**2 * len(weights) / loss.outputs  # repeated outputs miss the same
-    found = _determined(loss, fit, lift, q)
+    gathered = _gathered(loss, fit, whole)
+    found = _determined(*gathered, lift, q)
     noise = max(missed, found.left_out, ROUNDING)
-    share = predictable_share(loss, fit)
+    share = float(loss.ranks.same(torch.tensor(predictable_share(*gathered), dtype=torch.float64)))
     coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
     squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
-    squares = squares.where(~found.unsure(SHOWS * noise + coherent), torch.inf)
+    unsure = loss.ranks.same(found.unsure(SHOWS * noise + coherent).double()) > 0
+    squares = squares.where(~unsure, torch.inf)
     return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
 
 
@@ -111,6 +116,15 @@ class _Determined:
         """Candidates of which there is another explanation, that leaves no more than `hidden` in the weights."""
         hidden = hidden / self.one_of
         return (self.splitting <= hidden) | exchangeable(self.at, hidden) | turnable(self.at, hidden)
+
+
+def _gathered(loss: SpanLoss, fit: Fit, whole: Callable[[int], SpanLoss] | None) -> tuple[SpanLoss, Fit]:
+    """The same on one rank, where other ranks have rows and there are few unknowns."""
+    m, d = fit.candidates.shape
+    if loss.ranks.size == 1 or m * d > DENSE or whole is None:
+        return loss, fit
+    alone = whole(max(FEW_ROWS, ROWS_EACH * m * loss.unknowns // loss.outputs))
+    return alone, alone.fit(fit.candidates)
 
 
 def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Determined:

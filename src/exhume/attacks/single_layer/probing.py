@@ -99,7 +99,7 @@ class _System:
 def _second_moment(loss: SpanLoss) -> Float[Tensor, "d d"] | None:
     """The Cholesky factor of VᵀV over its mean eigenvalue, from a few rows for each dimension; None where it is I."""
     d = loss.features.d
-    if loss.features.p < 2 * d:
+    if loss.p < 2 * d:
         return None
     total = torch.zeros(d, d, dtype=torch.float64)
     for start in range(0, min(loss.features.p, 4 * d), loss.features.rows.block_rows):
