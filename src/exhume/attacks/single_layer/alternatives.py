@@ -27,6 +27,7 @@ from torch import Tensor
 from exhume.attacks.single_layer.linearised import TINY, Explanation
 
 JOINED = 1e-6  # of a row's largest number: what it has in a column that it reads
+OPPOSITE = -0.9  # a cosine: where the opposite of a candidate is one too, turning it would leave nothing in its place
 ALL_SUBSETS = 10  # candidates up to which every set of them is turned; of more, single ones, pairs and all at once
 
 
@@ -67,18 +68,19 @@ def _factor(at: Explanation, one: int, other: int) -> float:
 
 def turnable(at: Explanation, hidden: float) -> Bool[Tensor, " m"]:
     """Candidates whose sign may be wrong, alone or together with others."""
-    m = len(at.candidates)
-    unsure = torch.zeros(m, dtype=torch.bool, device=at.candidates.device)
+    unsure = torch.zeros(len(at.candidates), dtype=torch.bool, device=at.candidates.device)
     if at.features.activation.parity != "none" or at.features.bias is not None:
         return unsure  # lost altogether, or shown by the bias
+    units = at.candidates / at.candidates.norm(dim=1, keepdim=True).clamp_min(TINY)
+    able = ((units @ units.T).amin(dim=1) > OPPOSITE).nonzero()[:, 0]
     ahead, behind = at.features(at.candidates), at.features(-at.candidates)
     for turned in (ahead - behind, ahead + behind):  # the coefficient as it is, or turned too
-        left = at.not_made_up(at.change(turned))
+        left = at.not_made_up(at.change(turned))[able]
         gram = left @ left.T
-        for chosen in _subsets(m):
+        for chosen in _subsets(len(able)):
             index = torch.tensor(chosen)
             if float(gram[index][:, index].sum()) <= hidden:
-                unsure[index] = True
+                unsure[able[index]] = True
     return unsure
 
 

@@ -47,7 +47,7 @@ class Explanation:
     features: RidgeFeatures
     candidates: Float[Tensor, "m d"]
     amplitudes: Float[Tensor, "m r"]
-    spanned: Float[Tensor, "p m"]
+    spanned: Float[Tensor, "p s"]
     tangents: Float[Tensor, "rp c"]
 
     @property
