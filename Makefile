@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-all lint bench soak audit-deps clean
+.PHONY: setup demo test test-all lint bench zoo soak audit-deps clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,9 @@ lint: setup
 bench: setup           ## side by side with the published attack
 	$(BIN)/python benchmarks/pass_rate.py
 	$(BIN)/exhume bench --out bench --success 1,1.25,1.5,2,3
+
+zoo: setup             ## models as people train them, audited; renews docs/real-models.md
+	$(BIN)/python benchmarks/zoo.py --out build/zoo --page docs/real-models.md
 
 soak: setup            ## kills, full disks, memory, mutated inputs; renews the figures of docs/reliability.md
 	$(BIN)/python soak/run.py --kills 20 --results build/soak

@@ -12,6 +12,7 @@ import itertools
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,11 +28,11 @@ ACTIVATIONS = ("relu", "tanh", "relu+tanh", "gelu", "softplus", "erf")
 SHAPES = ((20, 4), (30, 8), (40, 12))
 
 
-def judge(ratio: float, activation: str, dim: int, samples: int, seed: int, seconds: float) -> dict:
+def judge(ratio: float, activation: str, dim: int, samples: int, seed: int, seconds: float) -> dict[str, Any]:
     data = load(DataConfig(name="sphere", samples=samples, dim=dim, seed=seed))
     config = RandomFeaturesConfig(params=round(ratio * samples * dim), activation=activation, seed=seed)
     victim = train_random_features(config, data, draw_rows(config, dim))
-    attacked = run_attack(victim.observation.told(None), SplitNewton(), seed=seed, limits=Limits(seconds))
+    attacked = run_attack(victim.observation.knowing(None), SplitNewton(), seed=seed, limits=Limits(seconds))
     found = attacked.reconstruction
     called = torch.tensor(found.certificate.confidence) >= 0.5
     distances = torch.minimum(

@@ -133,7 +133,7 @@ def make_case(name: str, seed: int) -> Case:
     d = data.inputs.shape[1]
     config = RandomFeaturesConfig(params=RATIO * d * SAMPLES, seed=seed)
     victim = train_random_features(config, data, hold(draw_rows(config, d)))
-    return Case(name, data, fresh, victim.observation.told(None))
+    return Case(name, data, fresh, victim.observation.knowing(None))
 
 
 def defence_lines(case: Case, seed: int, seconds: float) -> Iterator[Line]:
@@ -144,7 +144,7 @@ def defence_lines(case: Case, seed: int, seconds: float) -> Iterator[Line]:
         penalty = share * case.features.p / SAMPLES
         config = RandomFeaturesConfig(params=case.features.p, seed=seed, fit="ridge", ridge=penalty)
         victim = train_random_features(config, case.data, case.features.rows)
-        yield measure(case, f"ridge {penalty:.3g}", victim.observation.told(None), seed, seconds)
+        yield measure(case, f"ridge {penalty:.3g}", victim.observation.knowing(None), seed, seconds)
     for until in (0.1, 0.5) if case.name == "sphere" else (0.5,):
         yield measure(case, f"stopped at loss {until:g}", stopped_early(case, until), seed, seconds)
     targets = case.data.labels[:, None]
@@ -217,11 +217,11 @@ def start_lines(folder: Path | None, seed: int, seconds: float) -> Iterator[Line
     searched = time.monotonic() - began
     assert start.seed == config.seed
     zero = train_two_layer(config.model_copy(update={"zero_head": True, "initial": "zero"}), data)
-    seen = victim.observation.told(None)
+    seen = victim.observation.knowing(None)
     cases = {
         "known": seen,
-        f"seed ({GUESSED_SEEDS} tried in {searched:.1f} s, c = {start.scale:.4f})": start.observation.told(None),
-        "zero": zero.observation.told(None),
+        f"seed ({GUESSED_SEEDS} tried in {searched:.1f} s, c = {start.scale:.4f})": start.observation.knowing(None),
+        "zero": zero.observation.knowing(None),
         **{
             f"distribution only, size {size:g}": replace(seen, weights=seen.weights + size * victim.initial_head)
             for size in (0.01, 0.1, 1.0)
@@ -239,7 +239,7 @@ def decay_lines(folder: Path | None, seed: int, seconds: float) -> Iterator[Line
         scales = {"1": 1.0, "recipe": victim.scale, "least squares": scale_left(victim.head, victim.initial_head)}
         for name, scale in scales.items():
             weights = victim.head - scale * victim.initial_head
-            seen = replace(victim.observation, weights=weights).told(None)
+            seen = replace(victim.observation, weights=weights).knowing(None)
             numbers: dict[str, float | int | str | None] = {"c": f"{scale:.4f}", "floor": floor(seen, data.inputs)}
             found = attacked(seen, data.inputs, seed, seconds)
             yield Line("decay", f"weight decay {decay:g}, c: {name}", numbers | found)
@@ -266,7 +266,7 @@ def load_images(folder: Path | None) -> Dataset:
 def start_line(data: Dataset, name: str, seen: Observation, victim: TwoLayerVictim, seed: int, seconds: float) -> Line:
     change = victim.observation.weights.double()
     unknown = torch.zeros(()) if name == "zero" else seen.weights.double() - change
-    told = attacked(seen.told(len(data.inputs)), data.inputs, seed, seconds)
+    told = attacked(seen.knowing(len(data.inputs)), data.inputs, seed, seconds)
     numbers: dict[str, float | int | str | None] = {
         "equations": seen.weights.numel(),
         "noise/signal": float(unknown.square().sum() / change.square().sum()),

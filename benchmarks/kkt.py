@@ -72,7 +72,7 @@ def measure(case: Case, rule: Rule, seed: int, options: argparse.Namespace) -> t
     began = time.perf_counter()
     trained = train_two_layer(config, data).observation
     training = time.perf_counter() - began
-    seen = replace(trained, initial_rows=None).told(None)
+    seen = replace(trained, initial_rows=None).knowing(None)
     found = run_attack(seen, KktAttack(rule=rule), seed=seed, limits=Limits(options.seconds)).reconstruction
     others = controls(case, options.side, options.data_dir)
     return recognised(data.inputs, found.candidates), recognised(others, found.candidates), training

@@ -56,7 +56,7 @@ class GaussNewton:
         return self.coordinates.gradient_at(self.z, self.point.pull(self.weights @ values))
 
     def curve(self, directions: Tensor) -> Tensor:
-        _, moved = torch.func.jvp(self.coordinates.rows_at, (self.z,), (directions,))
+        moved = torch.func.jvp(self.coordinates.rows_at, (self.z,), (directions,))[1]
         self.loss.counter.total += 2
         pushed = self.weights.T @ self.point.push(moved)
         features = self.fit.features

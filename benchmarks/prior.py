@@ -14,6 +14,7 @@ import itertools
 import json
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import torch
 
@@ -36,10 +37,10 @@ def images(samples: int, side: int, data_dir: Path | None) -> Dataset:
     return load(DataConfig.parse(name="cifar10", samples=samples, data_dir=data_dir, **smaller))
 
 
-def measure(data: Dataset, ratio: float, seed: int, prior: bool, minutes: float, told: bool) -> dict:
+def measure(data: Dataset, ratio: float, seed: int, prior: bool, minutes: float, told: bool) -> dict[str, Any]:
     n, d = data.inputs.shape
     config = RandomFeaturesConfig(params=round(ratio * n * d), seed=seed)
-    observation = train_random_features(config, data, draw_rows(config, d)).observation.told(n if told else None)
+    observation = train_random_features(config, data, draw_rows(config, d)).observation.knowing(n if told else None)
     method = ImagePrior() if prior else SplitNewton()
     found = run_attack(observation, method, seed=seed, limits=Limits(60 * minutes)).reconstruction
     told_resolution = found.facts.get("resolution")
@@ -74,7 +75,7 @@ def measure(data: Dataset, ratio: float, seed: int, prior: bool, minutes: float,
     }
 
 
-def draw(lines: list[dict], path: Path) -> None:
+def draw(lines: list[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")

@@ -27,7 +27,7 @@ from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.features.rows import hold
 from exhume.metrics.errors import reconstruction_error
-from exhume.networks.resnet import ResNet
+from exhume_papers.networks.resnet import ResNet
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.losses import LossName
@@ -121,7 +121,7 @@ def line(name: str, loss: LossName, recipe: Recipe, data: Dataset, options: argp
 def attacked(loss: LossName, recipe: Recipe, data: Dataset, options: argparse.Namespace) -> tuple[str, ...]:
     """The same network, whose features are those of its trained first layer."""
     config = TwoLayerConfig(width=options.width, seed=options.seed, loss=loss, recipe=recipe)
-    seen = train_two_layer(config, data).observation.told(None)
+    seen = train_two_layer(config, data).observation.knowing(None)
     found = run_attack(seen, SplitNewton(), seed=options.seed, limits=Limits(options.attack)).reconstruction
     error = reconstruction_error(data.inputs, found.candidates)
     return f"{error:.2g}", str(len(found.candidates)), found.outcome.value

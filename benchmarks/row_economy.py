@@ -12,6 +12,7 @@ import json
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -26,10 +27,10 @@ RATIOS = (3, 5, 10, 30, 100, 300)
 SECONDS = 120.0
 
 
-def measure(ratio: int, seed: int) -> dict:
+def measure(ratio: int, seed: int) -> dict[str, Any]:
     data = load(DataConfig(name="sphere", samples=SAMPLES, dim=DIM, seed=seed))
     config = RandomFeaturesConfig(params=ratio * SAMPLES * DIM, seed=seed)
-    observation = train_random_features(config, data, draw_rows(config, DIM)).observation.told(None)
+    observation = train_random_features(config, data, draw_rows(config, DIM)).observation.knowing(None)
     began = time.process_time()
     found = run_attack(observation, SplitNewton(), seed=seed, limits=Limits(SECONDS)).reconstruction
     return {
@@ -44,7 +45,7 @@ def measure(ratio: int, seed: int) -> dict:
     }
 
 
-def draw(lines: list[dict], path: Path) -> None:
+def draw(lines: list[dict[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")

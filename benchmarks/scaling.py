@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -67,6 +66,7 @@ class CountingRanks(Ranks):
 
     def __init__(self, ranks: Ranks) -> None:
         super().__init__(ranks.rank, ranks.size, ranks.beside, ranks.store)
+        self.sizes: list[int]
         object.__setattr__(self, "sizes", [])
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
@@ -134,13 +134,14 @@ def measure(point: tuple[int, int, int], repetitions: int = REPETITIONS) -> Poin
 def attack(n: int) -> Attack:
     data = load(DataConfig(name="sphere", samples=n, dim=ATTACK_DIM, seed=0))
     config = RandomFeaturesConfig(params=round(RATIO * n * ATTACK_DIM), seed=0)
-    observation = train_random_features(config, data, draw_rows(config, ATTACK_DIM)).observation.told(None)
+    observation = train_random_features(config, data, draw_rows(config, ATTACK_DIM)).observation.knowing(None)
     began = time.process_time()
     done = run_attack(observation, SplitNewton())
     cpu = time.process_time() - began
-    sweeps, before = Counter[int](), 0.0
+    sweeps, before = dict[int, float](), 0.0
     for line in done.trace:
-        sweeps[int(line["candidates"])] += (line["passes"] - before) * config.params
+        m = int(line["candidates"])
+        sweeps[m] = sweeps.get(m, 0.0) + (line["passes"] - before) * config.params
         before = line["passes"]
     found = done.reconstruction
     error = reconstruction_error(data.inputs, found.candidates)

@@ -70,9 +70,7 @@ class Measured:
     @classmethod
     def load(cls, path: Path) -> "Measured":
         kept = json.loads(path.read_text())
-        points, larger, attacks = ([kind(**one) for one in kept.pop(name)] for kind, name in NAMED)
+        points, larger = ([Point(**one) for one in kept.pop(name)] for name in ("points", "larger"))
+        attacks = [Attack(**one) for one in kept.pop("attacks")]
         alone, together = Point(**kept.pop("alone")), Point(**kept.pop("together"))
         return cls(points, larger, alone, together, attacks, **kept)
-
-
-NAMED = ((Point, "points"), (Point, "larger"), (Attack, "attacks"))

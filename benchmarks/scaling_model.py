@@ -105,7 +105,8 @@ def fit_costs(counts: Sequence[Terms], seconds: Sequence[float]) -> Costs:
     scale = table.max(axis=0)
     found, _ = nnls(table / scale, np.ones(len(seconds)))
     costs = (found / scale).tolist()
-    return Costs(*costs[:2], costs[1], *costs[2:])
+    each = [*costs[:2], costs[1], *costs[2:]]
+    return Costs(**{field.name: cost for field, cost in zip(fields(Terms), each, strict=True)})
 
 
 @dataclass(frozen=True)

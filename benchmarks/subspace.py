@@ -21,7 +21,7 @@ from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
-from exhume.attacks.subspace.first_layer import first_layer_subspace
+from exhume.attacks.subspace.first_layer import first_layer_spectrum
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
@@ -50,7 +50,7 @@ RECIPES: dict[str, tuple[LossName, Recipe]] = {
 
 def attack(observation: Observation, data: Dataset, method: AnyMethod, seconds: float) -> dict[str, Any]:
     """n is not told."""
-    found = run_attack(observation.told(None), method, limits=Limits(seconds)).reconstruction
+    found = run_attack(observation.knowing(None), method, limits=Limits(seconds)).reconstruction
     score = evaluate(data.inputs, found.candidates)
     return {
         "outcome": found.outcome.value,
@@ -67,7 +67,7 @@ def attack(observation: Observation, data: Dataset, method: AnyMethod, seconds: 
 def largest_angle(observation: Observation, data: Dataset) -> float | None:
     if observation.initial_rows is None:
         return None
-    found = first_layer_subspace(observation.ridge.rows, observation.initial_rows)
+    found = first_layer_spectrum(observation.ridge.rows, observation.initial_rows)
     values = torch.linalg.svd(data.inputs.double(), full_matrices=False)
     rank = int(torch.linalg.matrix_rank(data.inputs.double(), rtol=1e-5))
     truth = values.Vh[:rank].T

@@ -5,6 +5,7 @@ python benchmarks/targets.py [--cases 3dn,2dn,1.5dn,n100,formats] [--seeds 10] [
 
 import argparse
 import statistics
+from typing import Any
 
 import torch
 
@@ -25,10 +26,10 @@ CASES = {
 }
 
 
-def attack(samples: int, ratio: float, seed: int, seconds: float, published_as: str = "float32") -> dict:
+def attack(samples: int, ratio: float, seed: int, seconds: float, published_as: str = "float32") -> dict[str, Any]:
     data = load(DataConfig(name="sphere", samples=samples, dim=100, seed=seed))
     config = RandomFeaturesConfig(params=round(ratio * samples * 100), seed=seed)
-    observation = train_random_features(config, data, draw_rows(config, 100)).observation.told(None)
+    observation = train_random_features(config, data, draw_rows(config, 100)).observation.knowing(None)
     observation = publish(observation, published_as)
     found = run_attack(observation, SplitNewton(), seed=seed, limits=Limits(seconds)).reconstruction
     return {

@@ -27,7 +27,6 @@ from exhume.data.image_file import read_image
 from exhume.data.load import load
 from exhume.data.records import load_records
 from exhume.experiments.head_file import read_head
-from exhume.experiments.listing import differences, list_runs, with_settings
 from exhume.experiments.run import RunFolder
 from exhume.experiments.truth import load_truth
 from exhume.features.ridge import RidgeFeatures
@@ -41,6 +40,7 @@ from exhume.requests.audit import AuditRequest
 from exhume.tensor_header import read_header
 from exhume_papers.data.unpack import unpack
 from exhume_papers.studies.trials import Trials
+from exhume_papers.sweeps.listing import differences, list_runs, with_settings
 from exhume_papers.sweeps.spec_file import plan_spec
 
 SMALL_BENCH = ("--dim", "3", "--samples", "2", "--published", "0.1s", "--steps", "9")

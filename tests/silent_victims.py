@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from exhume.attacks.foundation.spectrum import spectrum
 from exhume.attacks.silent.span import Span, open_span
-from exhume.attacks.silent.spectrum import spectrum
 from exhume.layer_states import changed
 from exhume.networks.head import with_bias
 

@@ -108,3 +108,22 @@ def test_numbers_that_are_no_floats_are_refused_in_one_line(monkeypatch: pytest.
         exhume.rank(whole, torch.ones(4, 3))
     with pytest.raises(UsageError, match="expected candidates in floating point"):
         exhume.rank(whole.float(), torch.ones(4, 3, dtype=torch.int32))
+
+
+def test_python_takes_every_option_of_the_command_line() -> None:
+    _, rows, weights = small_problem()
+    observation = exhume.observe_features(rows, weights, "relu")
+    found = exhume.reconstruct(observation, method="heavy-ball", samples=3, iterations=7, held_out=0.2)
+    assert (found.iterations, found.certificate.held_out_rows) == (7, 40)  # the other half steers
+    pooled = exhume.reconstruct(observation, method="heavy-ball", samples=3, iterations=7, pool=2)
+    assert pooled.facts["pooled_runs"] == 2
+    with pytest.raises(UsageError, match=r"found 'steps_size'"):
+        exhume.reconstruct(observation, steps_size=1.0)
+    with pytest.raises(
+        UsageError, match=r"expected --step with --method heavy-ball, found auto, which is split-newton"
+    ):
+        exhume.reconstruct(observation, step=1.0)
+    with pytest.raises(UsageError, match=r"expected --resolution with --prior image"):
+        exhume.reconstruct(observation, resolution=4)
+    with pytest.raises(UsageError, match=r"expected known samples as part of the observation"):
+        exhume.reconstruct(observation, method="informed", known="known.safetensors")

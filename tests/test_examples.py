@@ -30,7 +30,8 @@ def test_an_example_says_what_it_promises(
     assert printed[-1] == page
     assert (tmp_path / page).is_file()
     if name == "release_decision":
-        assert "proposal: dp" in printed
+        assert "proposal: none; do not publish these weights" in printed
+        assert any(line.startswith("not settled: dp (epsilon 8") for line in printed)
 
 
 def test_every_example_is_tested_and_the_first_is_short() -> None:

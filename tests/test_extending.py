@@ -1,14 +1,16 @@
-"""How to add an attack, an activation and a data set: one file, and one line that names it, outside of the tree.
+"""How to add an attack, an activation, a data set, a victim, an option and a section: as docs/architecture.md says.
 
-The package below is what somebody else would write. It is found by its entry points, or registered by calls, and used
-through the command line.
+The package on that page is what somebody else would write: one file each, and one line that names it. It is found by
+its entry points, or registered by calls, and used through the command line.
 """
 
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,91 +21,40 @@ from exhume import activations
 from exhume.attacks import registry
 from exhume.data import sources
 from exhume.errors import UsageError
+from exhume.files import read_tensors
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
-ATTACK = '''
-"""Gradient descent from a random start: an attack in one file."""
-
-from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
-
-from exhume.attacks.foundation.composition import Composition
-from exhume.attacks.foundation.hyperparameters import option
-from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.single_layer.method import RidgeMethod
-from exhume.attacks.foundation.state import State, Step
-
-
-@dataclass(frozen=True)
-class PlainDescent(RidgeMethod):
-    iterations: int = option(20, "at most so many.")
-    pace: float = option(1.0, "the step.")
-
-    name: ClassVar[str] = "plain-descent"
-    needs: ClassVar[str] = "It is an example."
-    composition: ClassVar[Composition] = Composition(
-        features="phi(Vx + b)",
-        target="its weights",
-        coefficients="free",
-        parametrisation="rows at their norm",
-        solver="gradient descent",
-        knowledge="the last layer",
-        published="nowhere",
-    )
-
-    def steps(self, problem, resume=None):
-        shape = (problem.samples or 2, problem.loss.features.d)
-        rows = to_norm(torch.randn(shape, generator=problem.generator()).to(problem.dtype), problem.norm)
-        for iteration in range(self.iterations + 1):
-            fit = problem.loss.fit(rows)
-            yield Step(iteration, rows, fit.loss, State({"rows": rows}, {"iteration": iteration}))
-            rows = to_norm(rows - self.pace * problem.loss.gradient(fit), problem.norm)
-'''
-ACTIVATION = """
-import torch
-
-from exhume import Activation
-
-SWISH = Activation.of("swish", lambda z: z * torch.sigmoid(z))
-"""
-DATA = """
-import torch
-
-from exhume import DataSource
-from exhume.data.config import check_images
-from exhume.data.image_set import ImageSet, as_dataset
-
-
-def load(config):
-    across = torch.arange(16, dtype=torch.float64).reshape(1, 4, 4)
-    pixels = torch.stack([(across * (number + 1)).sin().abs() for number in range(config.samples)])
-    return as_dataset(ImageSet(pixels, (), torch.full((config.samples,), -1)), config)
-
-
-WAVES = DataSource("waves", load, check_images)
-"""
-ENTRY_POINTS = """
-[exhume.attacks]
-plain-descent = waves_package.attack:PlainDescent
-[exhume.activations]
-swish = waves_package.activation:SWISH
-[exhume.data]
-waves = waves_package.data:WAVES
-"""
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 TRAIN = ("train", "rf", "--data", "waves", "--samples", 2, "--ratio", 4, "--activation", "swish", "--json")
+NETWORK = ("--data", "waves", "--samples", 2, "--steps", 3, "--json")
 ATTACK_LINE = ("--method", "plain-descent", "--pace", 0.5, "--iterations", 7, "--samples", 2, "--json")
+
+
+def examples(language: str) -> list[str]:
+    """The blocks of the page in that language."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found
+    return found
+
+
+def entry_points_of_the_page() -> str:
+    """As an installed package has them."""
+    (text,) = examples("toml")
+    groups = tomllib.loads(text)["project"]["entry-points"]
+    return "\n".join(
+        line for group, points in groups.items() for line in (f"[{group}]", *(f"{a} = {b}" for a, b in points.items()))
+    )
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     """A folder for sys.path with a package in it, not installed."""
     place = tmp_path / "site"
-    (place / "waves_package").mkdir(parents=True)
-    for name, text in {"__init__": "", "attack": ATTACK, "activation": ACTIVATION, "data": DATA}.items():
-        (place / "waves_package" / f"{name}.py").write_text(text)
+    (place / "my_package").mkdir(parents=True)
+    (place / "my_package" / "__init__.py").write_text("")
+    for text in examples("python"):
+        (place / text.partition("\n")[0].removeprefix("# ")).write_text(text)
     return place
 
 
@@ -114,10 +65,10 @@ def check(attacked: dict[str, Any]) -> None:
 
 
 def test_a_package_is_found_by_its_entry_points(package: Path, tmp_path: Path) -> None:
-    metadata = package / "waves_package-1.0.dist-info"
+    metadata = package / "my_package-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: waves-package\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(ENTRY_POINTS)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(entry_points_of_the_page())
 
     def exhume(*arguments: object) -> str:
         line = [sys.executable, "-m", "exhume", *map(str, arguments)]
@@ -132,6 +83,13 @@ def test_a_package_is_found_by_its_entry_points(package: Path, tmp_path: Path) -
     assert "--pace FLOAT" in exhume("attack", "--help")
     compared = json.loads(exhume("compare", tmp_path / "run", "--attacks", "plain-descent", "--json").splitlines()[-1])
     assert compared["attacks"][0]["outcome"] is not None
+    weighed = exhume("weigh", tmp_path / "run", "--digits", 2, "--json").splitlines()
+    norm = float(read_tensors(tmp_path / "run" / "observation.safetensors", "observation").tensors["weights"].norm())
+    assert json.loads(weighed[-1])["norm"] == round(norm, 2)
+    assert "--digits INTEGER" in exhume("weigh", "--help")
+    exhume("train", "my_package.network:small", *NETWORK, "--out", tmp_path / "net")
+    line = ("--model", "my_package.network:small", "--iterations", 2, "--json")
+    assert json.loads(exhume("attack", tmp_path / "net", *line).splitlines()[-1])["d"] == 16
 
 
 @pytest.fixture
@@ -140,17 +98,17 @@ def registered(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import exhume
 
     monkeypatch.syspath_prepend(str(package))
-    monkeypatch.setattr(sources, "_registered", dict(sources._registered))
     attack, activation, data = (
-        importlib.import_module(f"waves_package.{name}") for name in ("attack", "activation", "data")
+        importlib.import_module(f"my_package.{name}") for name in ("attack", "activation", "data")
     )
     exhume.register_attack(attack.PlainDescent)
     exhume.register_activation(activation.SWISH)
     exhume.register_data(data.WAVES)
     yield attack.PlainDescent
-    registry.forget_attack(attack.PlainDescent)
-    activations.forget_activation("swish")
-    for name in [name for name in sys.modules if name.startswith("waves_package")]:
+    registry._registered.remove(attack.PlainDescent)
+    activations.ACTIVATIONS.forget("swish")
+    sources.SOURCES.forget("waves")
+    for name in [name for name in sys.modules if name.startswith("my_package")]:
         del sys.modules[name]
 
 
@@ -188,3 +146,14 @@ def test_what_is_read_off_an_activation(registered: Any) -> None:
     swish = activations.activation("swish")
     assert swish.linear_plus_even
     assert not any((swish.homogeneous, swish.silent_below_zero, swish.rectifier, swish.linear))
+
+
+def test_an_option_is_in_the_line_and_the_file_of_its_request(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from exhume.requests.command_line import shown_line
+
+    monkeypatch.syspath_prepend(str(package))
+    request = importlib.import_module("my_package.command").WeighRequest(run=Path("a"), digits=5)
+    assert shown_line(request) == "exhume weigh a --digits 5"
+    assert type(request).from_config(request.to_config()) == request
+    for name in ("my_package.command", "my_package"):
+        sys.modules.pop(name, None)

@@ -44,7 +44,7 @@ FORBIDDEN = {
 }
 ENTRIES = ("__main__", "cli", "exhume_papers.cli")
 # of attacks/, from the ground up: what every method stands on, the methods, and what runs them
-GROUND, ROOF = ("foundation", "registry"), ("running", "family")
+GROUND, ROOF = ("foundation", "registry"), ("running",)
 
 
 @dataclass(frozen=True)

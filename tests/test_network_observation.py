@@ -18,9 +18,9 @@ from exhume.features.network import body_state, network_features
 from exhume.features.network_source import NetworkSource
 from exhume.files import read_tensors
 from exhume.networks.loading import load_factory
-from exhume.networks.resnet import blank_resnet
-from exhume.networks.vit import blank_vision_transformer
 from exhume.observation import Knowledge, Observation, load_observation, save_observation
+from exhume_papers.networks.resnet import blank_resnet
+from exhume_papers.networks.vit import blank_vision_transformer
 
 RESNET = {"side": 4, "channels": 3, "outputs": 2, "kernel": 5, "padding": 1, "blocks": 1, "colours": 1}
 VIT = {"side": 4, "patch": 2, "embedding": 6, "depth": 1, "heads": 2, "outputs": 2, "colours": 1}
@@ -59,7 +59,7 @@ def moved(model: nn.Module, seed: int) -> dict[str, Tensor]:
 def resnet_source(dtype: torch.dtype = torch.float32, averaged: bool = False, bias: bool = False) -> NetworkSource:
     model = blank_resnet(**RESNET).to(dtype)
     return NetworkSource(
-        factory="exhume.networks.resnet:blank_resnet",
+        factory="exhume_papers.networks.resnet:blank_resnet",
         head="head",
         input_shape=(D,),
         state=body_state(model, "head", moved(model, 1)),
@@ -125,7 +125,7 @@ def test_averaged_features_are_half_of_each_network() -> None:
 def test_a_vision_transformer_comes_back(tmp_path: Path) -> None:
     model = blank_vision_transformer(**VIT)
     source = NetworkSource(
-        factory="exhume.networks.vit:blank_vision_transformer",
+        factory="exhume_papers.networks.vit:blank_vision_transformer",
         head="head",
         input_shape=(D,),
         state=body_state(model, "head", moved(model, 1)),
@@ -191,13 +191,19 @@ def test_users_code_runs_only_if_the_caller_names_it(tmp_path: Path, users_modul
     assert torch.equal(loaded.features(inputs()), saved.features(inputs()))
 
 
+def test_networks_are_found_by_the_names_of_the_first_version(tmp_path: Path) -> None:
+    saved = observed(network_features(resnet_source()))
+    edited(saved, tmp_path / "o", network={"factory": "exhume.networks.resnet:blank_resnet"})
+    assert torch.equal(load_observation(tmp_path / "o").features(inputs()), saved.features(inputs()))
+
+
 def test_no_name_inside_exhume_but_the_builders_is_trusted(tmp_path: Path, users_module: None) -> None:
     """`load_factory` itself would otherwise be a way to any code."""
     saved = observed(network_features(resnet_source()))
     for factory, arguments in (
         ("exhume.networks.loading:load_factory", {"spec": SPEC}),
-        ("exhume.networks.resnet:ResNet", RESNET),
-        ("exhume.networks.resnet:torch.load", {}),
+        ("exhume_papers.networks.resnet:ResNet", RESNET),
+        ("exhume_papers.networks.resnet:torch.load", {}),
         ("builtins:exec", {}),
     ):
         edited(saved, tmp_path / "o", network={"factory": factory, "arguments": arguments})

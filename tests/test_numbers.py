@@ -92,7 +92,7 @@ def test_every_shape_precision_and_scale_ends_in_an_outcome(
     observation = victim(n, d, p, k, scale, dtype, seed, activation)
     samples = n if method == "heavy-ball" else None
     chosen = METHODS[method]
-    found = attack(observation.told(samples), chosen, dtype=dtype)
+    found = attack(observation.knowing(samples), chosen, dtype=dtype)
     assert found is not None, "a valid problem was refused"
     check_finite(found, d, k)
 
@@ -108,7 +108,7 @@ CORNERS = [(1, 1, 4, 1), (3, 1, 6, 2), (1, 4, 12, 3), (4, 2, 3, 4), (3, 3, 3, 5)
 def test_no_valid_problem_is_refused_whatever_its_shape_precision_and_scale(
     n: int, d: int, p: int, k: int, dtype: torch.dtype, scale: float, method: str
 ) -> None:
-    observation = victim(n, d, p, k, scale, dtype, 0, "relu").told(n if method == "heavy-ball" else None)
+    observation = victim(n, d, p, k, scale, dtype, 0, "relu").knowing(n if method == "heavy-ball" else None)
     found = attack(observation, METHODS[method], dtype=dtype)
     assert found is not None
     check_finite(found, d, k)
@@ -167,7 +167,7 @@ class Failing(HeavyBall):
 
 
 def test_a_solve_that_fails_on_the_way_keeps_the_last_iterate_and_says_so() -> None:
-    observation = victim(2, 3, 40, 1, 1.0, torch.float32, 0, "relu").told(2)
+    observation = victim(2, 3, 40, 1, 1.0, torch.float32, 0, "relu").knowing(2)
     done = run_attack(observation, Failing(iterations=5))
     found = done.reconstruction
     check_finite(found, 3, 1)
@@ -182,7 +182,7 @@ def test_a_solve_that_fails_at_once_is_one_line_with_a_way_out() -> None:
             for step in super().steps(problem, resume):
                 yield replace(step, loss=math.inf)
 
-    observation = victim(2, 3, 40, 1, 1.0, torch.float32, 0, "relu").told(2)
+    observation = victim(2, 3, 40, 1, 1.0, torch.float32, 0, "relu").knowing(2)
     with pytest.raises(ExhumeError, match=r"expected a finite loss, found inf at iteration 0; .*float64"):
         run_attack(observation, FailingAtOnce(iterations=5))
 

@@ -54,7 +54,7 @@ def test_weights_of_every_precision_come_back_bit_for_bit(tmp_path: Path, dtype:
     assert_same(load_observation(tmp_path / "o"), saved)
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ACTIVATIONS.names())
 def test_every_activation_and_a_bias_come_back(tmp_path: Path, name: str) -> None:
     saved = observation_of(DrawnRows(3, P, D), name=name, bias=torch.linspace(-1, 1, P))
     save_observation(saved, tmp_path / "o")
@@ -143,9 +143,9 @@ def test_rows_in_a_file_elsewhere_are_brought_along(tmp_path: Path) -> None:
 
 def test_telling_the_number_of_samples_changes_nothing_else() -> None:
     observation = observation_of(DrawnRows(3, P, D))
-    assert observation.told(None).knowledge == Knowledge(None, 12**0.5)
-    assert observation.told(9).knowledge == Knowledge(9, 12**0.5)
-    assert_same(observation.told(9).told(4), observation)
+    assert observation.knowing(None).knowledge == Knowledge(None, 12**0.5)
+    assert observation.knowing(9).knowledge == Knowledge(9, 12**0.5)
+    assert_same(observation.knowing(9).knowing(4), observation)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -169,7 +169,7 @@ def test_weights_or_a_bias_of_another_length_than_the_features_are_refused() -> 
 @pytest.mark.parametrize("samples", [0, -3])
 def test_an_impossible_number_of_samples_is_a_wrong_request(samples: int) -> None:
     with pytest.raises(UsageError, match="at least 1 sample"):
-        observation_of(DrawnRows(3, P, D)).told(samples)
+        observation_of(DrawnRows(3, P, D)).knowing(samples)
 
 
 def edited(path: Path, change: Callable[[dict[str, Any], dict[str, Tensor]], None]) -> None:

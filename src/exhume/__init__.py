@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from exhume.attacks.prior.attack import ImagePrior
     from exhume.attacks.probes.ranking import Ranking
     from exhume.attacks.registry import register_attack
+    from exhume.attacks.replay.attack import Replay
     from exhume.attacks.silent.attack import SilentUnits
     from exhume.attacks.silent.whole_inputs import whole_inputs
     from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from exhume.observing.of_features import observe_features
     from exhume.observing.of_layer import observe_layer
     from exhume.observing.of_module import observe
+    from exhume.recipe import Recipe
     from exhume.reconstruction import Outcome, Reconstruction
     from exhume.theory import Gauge, gauge
     from exhume.verdicts import Verdict
@@ -60,7 +62,9 @@ _HOMES = {
     "Observation": "exhume.observation",
     "Outcome": "exhume.reconstruction",
     "Ranking": "exhume.attacks.probes.ranking",
+    "Recipe": "exhume.recipe",
     "Reconstruction": "exhume.reconstruction",
+    "Replay": "exhume.attacks.replay.attack",
     "SilentUnits": "exhume.attacks.silent.attack",
     "SplitNewton": "exhume.attacks.single_layer.split_newton",
     "SubspaceAttack": "exhume.attacks.subspace.attack",
@@ -100,7 +104,9 @@ __all__ = [
     "Observation",
     "Outcome",
     "Ranking",
+    "Recipe",
     "Reconstruction",
+    "Replay",
     "SilentUnits",
     "SplitNewton",
     "SubspaceAttack",

@@ -14,10 +14,9 @@ autograd; while gradients are not recorded (`torch.no_grad`) they reuse their ow
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -207,29 +206,25 @@ _SIGNS_CONSTANT = (
 )
 _SIGNS_MIXED = "identifiable directly: Hermite coefficients of both parities beyond order 2 are not zero"
 
-_OWN = (
-    Activation("relu", _relu, _relu_derivative),
-    Activation("tanh", torch.tanh, _tanh_derivative),
-    Activation("relu+tanh", _relu_plus_tanh, _relu_plus_tanh_derivative),
-    Activation("gelu", _gelu, _gelu_derivative),
-    Activation("sigmoid", torch.sigmoid, _sigmoid_derivative),
-    Activation("softplus", _softplus, torch.sigmoid),
-    Activation("erf", torch.erf, _erf_derivative),
-    Activation("linear", torch.clone, torch.ones_like),
+ACTIVATIONS: Registry[Activation] = Registry(
+    "exhume.activations",
+    "an activation",
+    (
+        Activation("relu", _relu, _relu_derivative),
+        Activation("tanh", torch.tanh, _tanh_derivative),
+        Activation("relu+tanh", _relu_plus_tanh, _relu_plus_tanh_derivative),
+        Activation("gelu", _gelu, _gelu_derivative),
+        Activation("sigmoid", torch.sigmoid, _sigmoid_derivative),
+        Activation("softplus", _softplus, torch.sigmoid),
+        Activation("erf", torch.erf, _erf_derivative),
+        Activation("linear", torch.clone, torch.ones_like),
+    ),
 )
-ACTIVATIONS: Mapping[str, Activation] = MappingProxyType({member.name: member for member in _OWN})
-"""exhume's own."""
-_registry: Registry[Activation] = Registry("exhume.activations", "an activation", _OWN)
-
-
-def activations() -> Mapping[str, Activation]:
-    """All by name: exhume's own, and those of others."""
-    return _registry.all()
 
 
 def activation(name: str) -> Activation:
     """The activation of that name."""
-    return _registry.find(name)
+    return ACTIVATIONS.find(name)
 
 
 def register_activation(new: Activation) -> Activation:
@@ -237,12 +232,7 @@ def register_activation(new: Activation) -> Activation:
 
     For every process, by an entry point of its package: group `exhume.activations`, the name, and where it is.
     """
-    return _registry.add(new)
-
-
-def forget_activation(name: str) -> None:
-    """Undoes `register_activation`."""
-    _registry.forget(name)
+    return ACTIVATIONS.add(new)
 
 
 def hermite_coefficients(act: Activation, order: int, normalised: bool = False) -> np.ndarray:

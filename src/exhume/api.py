@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -16,8 +16,10 @@ from exhume.attacks.foundation.outline import Source
 from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
 from exhume.attacks.running.loop import Limits, Progress
+from exhume.attacks.running.pooling import run_pool
 from exhume.attacks.running.prepare import prepare, run
-from exhume.attacks.running.settings import AttackSettings
+from exhume.errors import UsageError
+from exhume.experiments.attack_request import AttackRequest
 from exhume.metrics.errors import Evaluation, Pairs
 from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Observation
@@ -51,6 +53,7 @@ def reconstruct(
     subspace: Source | Float[Tensor, "d r"] | None = None,
     budget_seconds: float = math.inf,
     memory_bytes: int | None = None,
+    **options: Any,
 ) -> Reconstruction:
     """Recovers the training inputs from the weights, as `exhume attack` does. Their number is found unless `samples`
     tells it.
@@ -59,23 +62,30 @@ def reconstruct(
     in seconds or like "10m", `memory` in bytes or like "8G"; `budget_seconds` and `memory_bytes` are the same as
     numbers. `subspace`: where that of the data comes from, or columns that span it. `prior="image"`: images at the
     resolution that the weights allow, where they are too few for whole ones. `watch` is called after each iteration.
+    `options` are all others of `exhume attack`, by their names: `held_out`, `pool`, `start_seeds`, `spectrum`, ..., and
+    hyperparameters of a method that is named.
     """
     source: Source | None
     if isinstance(subspace, Tensor):
         observation, source = replace(observation, subspace=subspace), "given"
     else:
         source = subspace
-    settings = AttackSettings(
+    named = {"method": method} if isinstance(method, str) else {}
+    asked = AttackRequest.from_config({**named, "prior": prior, **options})
+    if asked.known is not None:
+        raise UsageError("expected known samples as part of the observation (Observation.known), found a file of them")
+    settings = replace(
+        asked.settings(seed, image_shape=observation.image_shape),
         method=method,
         subspace=source,
-        prior=prior,
         samples=samples,
-        seed=seed,
         limits=Limits(seconds_of(budget, budget_seconds), bytes_of(memory, memory_bytes)),
         dtype=parse_dtype(str(dtype).removeprefix("torch.")),
         device=parse_device(str(device)),
     )
-    return run(prepare(observation, settings), watch).reconstruction
+    prepared = prepare(observation, settings)
+    attacked = run_pool(prepared) if settings.pool > 1 else run(prepared, watch)
+    return attacked.reconstruction
 
 
 def evaluate(found: Reconstruction, samples: Float[Tensor, "n d"], seed: int = 0) -> Evaluation:

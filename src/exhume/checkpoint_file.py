@@ -23,8 +23,8 @@ def write_checkpoint(path: Path, kind: str, tensors: Mapping[str, Tensor], meta:
 
 def check_whole(file: TensorFile) -> None:
     """Raises ValueError where anything is not as it was written; files of the first form have no digest."""
-    told = {name: value for name, value in file.meta.items() if name not in _OF_THE_FILE}
-    if "digest" in file.meta and file.meta["digest"] != _digest(file.tensors, told):
+    described = {name: value for name, value in file.meta.items() if name not in _OF_THE_FILE}
+    if "digest" in file.meta and file.meta["digest"] != _digest(file.tensors, described):
         raise ValueError("numbers that are not those that were saved")
 
 

@@ -144,6 +144,19 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
     return TensorFile(tensors, header)
 
 
+def read_any_tensors(path: Path, missing: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file of somebody else's. `missing` is the complaint if there is no such file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise ExhumeError(missing)
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as problem:
+        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+
+
 def require_tensors(file: TensorFile, path: Path, *names: str) -> None:
     missing = [name for name in names if name not in file.tensors]
     if missing:

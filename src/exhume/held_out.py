@@ -34,9 +34,9 @@ class HeldOut:
         return {"what": self.what, "looked_at": self.looked_at, "along": [list(pair) for pair in self.along]}
 
 
-def read_held_out(told: Mapping[str, object], places: Tensor) -> HeldOut:
+def read_held_out(kept: Mapping[str, object], places: Tensor) -> HeldOut:
     """Raises TypeError or ValueError for what `described` does not write."""
-    what, looked_at, along = told["what"], told["looked_at"], told["along"]
+    what, looked_at, along = kept["what"], kept["looked_at"], kept["along"]
     if not isinstance(what, str) or not isinstance(looked_at, str) or not isinstance(along, list):
         raise TypeError("held_out")
     pairs = tuple((iteration, float(loss)) for iteration, loss in along)

@@ -26,6 +26,8 @@ from exhume.features.selected_rows import SelectedRows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
 from exhume.layer_states import LayerStates
+from exhume.network_ends import NetworkEnds
+from exhume.recipe import Recipe
 from exhume.shown import Shown
 from exhume.start_rule import StartRule
 
@@ -93,11 +95,15 @@ class Observation(Shown):
     """The bias of the first layer before training, with its rows."""
     output_bias: Float[Tensor, " k"] | None = None
     """The bias of the head, or its change as the weights have it: the weights of a feature that is always 1."""
+    ends: NetworkEnds | None = None
+    """The whole network before and after training, where both are known; not written to the file either."""
+    recipe: Recipe | None = None
+    """How the network was trained, where its owner says so; it comes from a file of its own."""
 
     def __post_init__(self) -> None:
         if self.weights.shape[1] != self.features.p:
             raise ExhumeError(
-                f"expected one weight a feature (p = {self.features.p}), found {self.weights.shape[1]} weights"
+                f"expected one weight per feature (p = {self.features.p}), found {self.weights.shape[1]} weights"
             )
         bad = int((~torch.isfinite(self.weights)).sum())
         if bad:
@@ -105,7 +111,7 @@ class Observation(Shown):
         bias = self.features.bias
         if bias is not None and bias.shape != (self.features.p,):
             raise ExhumeError(
-                f"expected one bias a feature (p = {self.features.p}), found a bias of shape {list(bias.shape)}"
+                f"expected one bias per feature (p = {self.features.p}), found a bias of shape {list(bias.shape)}"
             )
         if bias is not None and not torch.isfinite(bias).all():
             raise ExhumeError("expected a finite bias of the features, found NaN or infinite entries")
@@ -151,8 +157,15 @@ class Observation(Shown):
             raise ExhumeError(f"expected features of the form phi(Vx + b), found {self.features.description}")
         return self.features
 
-    def told(self, samples: int | None) -> "Observation":
-        """The same observation for an attacker who is told this number of samples (None: not told)."""
+    @property
+    def network(self) -> ModuleFeatures:
+        """The features of an observation that is known to be of a network."""
+        if not isinstance(self.features, ModuleFeatures):
+            raise ExhumeError(f"expected the features of a network, found {self.features.description}")
+        return self.features
+
+    def knowing(self, samples: int | None) -> "Observation":
+        """The same observation for an attacker who knows this number of samples (None: who does not)."""
         return replace(self, knowledge=replace(self.knowledge, samples=samples))
 
 
@@ -161,10 +174,11 @@ def save_observation(observation: Observation, path: Path) -> None:
     features = observation.features
     tensors = {"weights": observation.weights}
     meta: dict[str, Any] = {"knowledge": asdict(observation.knowledge), "image_shape": observation.image_shape}
-    if isinstance(features, RidgeFeatures):
-        meta |= {"rows": _describe_rows(features.rows, path, FEATURES_FILE), "activation": features.activation.name}
-        meta |= {"trained": features.trained}
-        tensors |= {} if features.bias is None else {"bias": features.bias}
+    if not features.is_network:
+        ridge = observation.ridge
+        meta |= {"rows": _describe_rows(ridge.rows, path, FEATURES_FILE), "activation": ridge.activation.name}
+        meta |= {"trained": ridge.trained}
+        tensors |= {} if ridge.bias is None else {"bias": ridge.bias}
         if observation.initial_rows is not None:
             meta |= {"initial_rows": _describe_rows(observation.initial_rows, path, INITIAL_FILE)}
     elif features.source is not None:
@@ -189,8 +203,8 @@ def load_observation(path: Path, factory: str | None = None) -> Observation:
         features = _restore_features(file, path, factory)
         image_shape = _restore_image_shape(file.meta["image_shape"], features.d, path)
         knowledge = _restore_knowledge(file.meta["knowledge"], path)
-        told = file.meta.get("start")
-        start = None if told is None else StartRule.restore(told, file.tensors.get("start.kept"))
+        rule = file.meta.get("start")
+        start = None if rule is None else StartRule.restore(rule, file.tensors.get("start.kept"))
         before = file.meta.get("initial_rows")
         initial_rows = None if before is None else _restore_rows(before, path)
     except (KeyError, TypeError) as problem:
@@ -209,7 +223,7 @@ def _check_vector(name: str, vector: Tensor | None, size: int) -> None:
 
 def _check_first_layer(features: RidgeFeatures | ModuleFeatures, initial: Rows) -> None:
     shape, found = [features.p, features.d], [initial.p, initial.d]
-    if not isinstance(features, RidgeFeatures) or shape != found:
+    if features.is_network or shape != found:
         raise ExhumeError(
             f"expected an initial first layer with the features phi(Vx + b) that it belongs to, of shape {shape}, "
             f"found {features.description} and shape {found}"
@@ -237,7 +251,7 @@ def _restore_features(file: TensorFile, path: Path, factory: str | None) -> Ridg
     if factory is not None:
         raise ExhumeError(f"expected no --model for {path}, whose features need no code, found {factory!r}")
     rows = _restore_rows(file.meta["rows"], path)
-    trained = bool(file.meta.get("trained", not isinstance(rows, DrawnRows)))  # not said by the first files
+    trained = bool(file.meta.get("trained", file.meta["rows"]["kind"] != "drawn"))  # not said by the first files
     return RidgeFeatures(rows, activation(str(file.meta["activation"])), file.tensors.get("bias"), trained)
 
 
@@ -265,13 +279,13 @@ def _describe_rows(rows: Rows, path: Path, file_name: str) -> dict[str, Any]:
     raise TypeError(f"rows of a kind that has no file form: {type(rows).__name__}")
 
 
-def _restore_knowledge(told: Any, path: Path) -> Knowledge:
-    samples, norm, initial = told["samples"], told["norm"], told["initial"]
-    body = told.get("initial_body", False)  # files of the first form do not have it
+def _restore_knowledge(kept: Any, path: Path) -> Knowledge:
+    samples, norm, initial = kept["samples"], kept["norm"], kept["initial"]
+    body = kept.get("initial_body", False)  # files of the first form do not have it
     understood = (samples is None or type(samples) is int) and (norm is None or type(norm) is float)
     understood = understood and initial in get_args(Initial) and type(body) is bool
-    if not understood or len(told) != 3 + ("initial_body" in told):
-        raise ExhumeError(f"expected samples, norm and what is known of the initial weights in {path}, found {told}")
+    if not understood or len(kept) != 3 + ("initial_body" in kept):
+        raise ExhumeError(f"expected samples, norm and what is known of the initial weights in {path}, found {kept}")
     return Knowledge(samples, norm, initial, body)
 
 

@@ -38,8 +38,9 @@ _ADVICE = {
     Outcome.RECOVERED: "The candidates explain weights that were not fitted: treat the training data as exposed.",
     Outcome.PARTIAL: "The candidates explain part of the weights that were not fitted: treat the "
     "confident ones as exposed, and give the attack more time for the others.",
-    Outcome.SPURIOUS: "The candidates explain the weights that were fitted but not those held out: they are not "
-    "the training data; with fewer weights than unknowns this attack cannot decide.",
+    Outcome.SPURIOUS: "The candidates explain the weights that were fitted but not those held out: the attack did not "
+    "find the data as a whole, though single candidates may be right; with few held-out weights, or fewer weights than "
+    "unknowns, it cannot decide.",
     Outcome.NOT_CONVERGED: "The attack did not fit the weights, or not closely enough, or too few are unseen "
     "to tell what of it is right: this is inconclusive, not safe; give it more time or another start.",
 }
@@ -103,6 +104,13 @@ class Reconstruction(Shown):
     def trusted(self) -> int:
         """How many candidates are called recovered."""
         return sum(value >= 0.5 for value in self.certificate.confidence)
+
+    @property
+    def layers_read(self) -> tuple[str, ...]:
+        """The layers that the attack has read: the name of one, or "head", "first" (layer), "all"."""
+        if "layer" in self.facts:
+            return (str(self.facts["layer"]),)
+        return tuple(self.facts.get("layers_read", ("head",)))
 
     def plot(self, image_shape: tuple[int, int, int] | None = None, columns: int = 10) -> "PictureGrid":
         """The first candidates as pictures, each from its smallest value to its largest.

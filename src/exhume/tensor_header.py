@@ -72,8 +72,8 @@ def read_header(path: Path) -> Header:
         metadata = fields.pop("__metadata__", {})
         entries = {name: _entry(name, field, 8 + length, size) for name, field in fields.items()}
         _check_that_they_tile(entries, 8 + length, size)
-        told = metadata.get("exhume", "{}")
-        exhume = parse_json(told) if isinstance(told, str) else None
+        written = metadata.get("exhume", "{}")
+        exhume = parse_json(written) if isinstance(written, str) else None
         if not isinstance(exhume, dict):
             raise ValueError("metadata of exhume that is no object")
         return Header(entries, exhume)

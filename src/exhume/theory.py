@@ -87,14 +87,17 @@ def gauge(p: int, d: int, n: int | None = None) -> Gauge:
     return Gauge(p, d, n, p / n, p / data_threshold(d, n), p / d, zone)
 
 
-def explain(gauge: Gauge) -> list[str]:
-    """The gauge in plain sentences: the count, what follows from it, and what does not."""
-    return [*_count(gauge), *_what_follows(gauge), *_what_does_not_follow(gauge)]
+LAST_LAYER = "A last layer"
 
 
-def _count(gauge: Gauge) -> list[str]:
+def explain(gauge: Gauge, whose: str = LAST_LAYER) -> list[str]:
+    """The gauge in plain sentences: the count, what follows from it, and what does not. `whose` parameters p counts."""
+    return [*_count(gauge, whose), *_what_follows(gauge), *_what_does_not_follow(gauge, whose)]
+
+
+def _count(gauge: Gauge, whose: str) -> list[str]:
     sentences = [
-        f"A last layer of p = {gauge.p:,} parameters can hold p / d = {_number(gauge.capacity)} samples of dimension "
+        f"{whose} of p = {gauge.p:,} parameters can hold p / d = {_number(gauge.capacity)} samples of dimension "
         f"d = {gauge.d:,} in full."
     ]
     if gauge.n is not None and gauge.labels_ratio is not None and gauge.ratio is not None:
@@ -128,7 +131,7 @@ def _what_follows(gauge: Gauge) -> list[str]:
     }[gauge.zone]
 
 
-def _what_does_not_follow(gauge: Gauge) -> list[str]:
+def _what_does_not_follow(gauge: Gauge, whose: str) -> list[str]:
     reachable = (
         "Reaching d n does not mean that an attack will converge: counting says that the answer is in the weights, not "
         "that it is easy to find, and the search gets hard close to the threshold."
@@ -137,10 +140,12 @@ def _what_does_not_follow(gauge: Gauge) -> list[str]:
         "Staying below d n does not mean safe: images are not arbitrary, and where a prior or a known subspace leaves "
         "r < d numbers to a sample, about r n parameters are enough."
     )
-    scope = (
-        "The count is about the parameters of the last layer over known features; other layers can give away more. "
-        "With k outputs the unknowns are d - 1 + k a sample instead of d."
+    counted = (
+        "The count is about the parameters of the last layer over known features; other layers can give away more."
     )
+    if whose != LAST_LAYER:
+        counted = "The count takes these parameters together; an attack on one layer has those of that layer alone."
+    scope = f"{counted} With k outputs the unknowns are d - 1 + k a sample instead of d."
     return {
         "underfit": [not_safe, scope],
         "labels": [not_safe, scope],

@@ -29,7 +29,7 @@ def one_line(error: ValidationError, model: type[BaseModel], called: Callable[[s
         return f"expected the settings {', '.join(model.model_fields)}, found {place!r}"
     if first["type"] == "missing":
         return f"expected a value for {place}, found none"
-    prefix, told = "Input should be ", first["msg"].partition(", unable to parse")[0]
-    if told.startswith(prefix):
-        return f"expected {place} to be {told.removeprefix(prefix)}, found {found}"
-    return f"expected another {place}, found {found}: {told}"
+    prefix, complaint = "Input should be ", first["msg"].partition(", unable to parse")[0]
+    if complaint.startswith(prefix):
+        return f"expected {place} to be {complaint.removeprefix(prefix)}, found {found}"
+    return f"expected another {place}, found {found}: {complaint}"

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.attempts import carry_out
 from exhume.experiments.attack_request import AttackRequest
 from exhume.experiments.attacking import attack_run
-from exhume.experiments.comparing import compare_attacks
 from exhume.experiments.run import RunFolder
 from exhume.reconstruction import Reconstruction
+from exhume_papers.studies.comparing import compare_attacks
 from exhume_papers.sweeps.engines import HereEngine
 from exhume_papers.sweeps.sweep import Sweep
 from exhume_papers.sweeps.sweeping import run_sweep
@@ -56,6 +57,10 @@ def in_python(folder: RunFolder) -> Reconstruction:
     return api.reconstruct(api.load_observation(folder.path), method=api.SplitNewton(**FEW), seed=SEED, budget="1h")
 
 
+def in_python_by_name(folder: RunFolder) -> Reconstruction:
+    return api.reconstruct(api.load_observation(folder.path), method="split-newton", seed=SEED, **FEW)
+
+
 def by_request(folder: RunFolder) -> Reconstruction:
     attack_run(folder, AttackRequest(method="split-newton", **FEW).prepare(folder, folder.observation(), SEED))
     return folder.reconstruction()
@@ -74,7 +79,7 @@ def in_an_audit(folder: RunFolder) -> Reconstruction:
     return attacked.reconstruction
 
 
-@pytest.mark.parametrize("door", [in_python, by_request, in_a_pool, in_an_audit])
+@pytest.mark.parametrize("door", [in_python, in_python_by_name, by_request, in_a_pool, in_an_audit])
 def test_every_door_finds_the_same(swept: RunFolder, door: Callable[[RunFolder], Reconstruction]) -> None:
     expected = swept.reconstruction()
     found = door(swept)
@@ -98,12 +103,10 @@ def test_the_command_line_finds_the_same(swept: RunFolder, exhume: Command) -> N
     assert torch.equal(swept.reconstruction().candidates, expected.candidates)
 
 
-def test_a_comparison_finds_the_same(tmp_path: Path) -> None:
-    out = tmp_path / "sweep"
-    plan = Sweep(victims=(VICTIMS["random features"],), attacks=({"method": "split-newton"},), seeds=(SEED,)).plan()
-    run_sweep(plan, out, HereEngine(out))
-    folder = RunFolder(out / "runs" / plan.runs[0].key)
-    row, expected = compare_attacks(folder, ["split-newton"], 3600.0, SEED)[0], folder.reconstruction()
+def test_a_comparison_finds_the_same(swept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In as few iterations, which `exhume compare` has no option for."""
+    monkeypatch.setattr("exhume_papers.studies.comparing.AttackRequest", partial(AttackRequest, **FEW))
+    row, expected = compare_attacks(swept, ["split-newton"], 3600.0, SEED)[0], swept.reconstruction()
     assert (row.loss, row.held_out_loss, row.passes) == (expected.loss, expected.held_out_loss, expected.passes)
 
 

@@ -31,7 +31,7 @@ def observation() -> Observation:
     inputs = torch.randn(2, 3, generator=stream)
     inputs *= math.sqrt(3) / inputs.norm(dim=1, keepdim=True)
     weights = torch.tensor([[1.0, -0.5]]) @ (inputs @ rows.T).clamp_min(0)
-    return exhume.observe_features(rows, weights, "relu").told(2)
+    return exhume.observe_features(rows, weights, "relu").knowing(2)
 
 
 def singular() -> None:

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from exhume.attacks.subspace.first_layer import FirstLayer, first_layer_subspace, gaps
+from exhume.attacks.foundation.spectrum import Spectrum
+from exhume.attacks.subspace.first_layer import first_layer_spectrum, told_of_first_layer
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
@@ -28,7 +29,7 @@ def layer(scale: float, n: int = N, h: int = H, weakest: float = 1.0) -> tuple[H
     return HeldRows(trained.float()), initial, samples
 
 
-def angle(found: FirstLayer, samples: Tensor) -> float:
+def angle(found: Spectrum, samples: Tensor) -> float:
     """The sine of the largest principal angle to the span of the samples, by the naive way."""
     truth = torch.linalg.svd(samples.double(), full_matrices=False).Vh.T
     basis = found.subspace.basis.double()
@@ -39,7 +40,7 @@ def angle(found: FirstLayer, samples: Tensor) -> float:
 @given(st.integers(1, 20))
 def test_the_rank_is_the_number_of_samples_and_the_span_is_theirs(n: int) -> None:
     trained, initial, samples = layer(1.0, n)
-    found = first_layer_subspace(trained, initial)
+    found = first_layer_spectrum(trained, initial)
     assert found.exact
     assert (found.rank, found.scale) == (n, 1.0)
     assert angle(found, samples) < 1e-4
@@ -49,7 +50,7 @@ def test_the_rank_is_the_number_of_samples_and_the_span_is_theirs(n: int) -> Non
 @given(st.floats(0.05, 0.999))
 def test_what_weight_decay_left_is_estimated(scale: float) -> None:
     trained, initial, samples = layer(scale)
-    found = first_layer_subspace(trained, initial)
+    found = first_layer_spectrum(trained, initial)
     assert found.exact
     assert found.rank == N
     assert found.scale == pytest.approx(scale, abs=1e-5)
@@ -59,7 +60,7 @@ def test_what_weight_decay_left_is_estimated(scale: float) -> None:
 @pytest.mark.parametrize("scale", [1.0, 0.8])
 def test_a_sketch_of_the_rows_shows_what_all_of_them_show(scale: float) -> None:
     trained, initial, samples = layer(scale, h=3000)
-    whole, sketched = (first_layer_subspace(trained, initial, size) for size in (3000, 30))
+    whole, sketched = (first_layer_spectrum(trained, initial, size) for size in (3000, 30))
     assert whole.rank == sketched.rank == N
     assert sketched.scale == pytest.approx(whole.scale, abs=1e-5)
     assert max(angle(whole, samples), angle(sketched, samples)) < 1e-4
@@ -67,7 +68,7 @@ def test_a_sketch_of_the_rows_shows_what_all_of_them_show(scale: float) -> None:
 
 def test_a_sample_of_small_coefficients_is_counted() -> None:
     trained, initial, samples = layer(1.0, weakest=1e-3)
-    found = first_layer_subspace(trained, initial)
+    found = first_layer_spectrum(trained, initial)
     assert found.rank == N
     assert angle(found, samples) < 1e-2
 
@@ -77,7 +78,7 @@ def test_inputs_that_are_always_zero_are_not_counted() -> None:
     before, dead = hold(initial, dtype=torch.float32).values, slice(D // 2, D)
     trained.values[:, dead] = before[:, dead]
     samples[:, dead] = 0
-    found = first_layer_subspace(trained, HeldRows(before))
+    found = first_layer_spectrum(trained, HeldRows(before))
     assert found.rank == N
     assert angle(found, samples) < 1e-4
 
@@ -86,10 +87,10 @@ def test_inputs_that_are_always_zero_are_not_counted() -> None:
 def test_a_change_of_full_rank_is_told_and_not_called_exact(change: Tensor) -> None:
     initial = DrawnRows(5, H, D)
     trained = HeldRows((hold(initial, dtype=torch.float64).values + 1e-3 * change).float())
-    found = first_layer_subspace(trained, initial)
+    found = first_layer_spectrum(trained, initial)
     assert not found.exact
-    assert "no low rank" in found.describe()
-    assert "not used" in found.describe()
+    assert "full rank" in found.describe()
+    assert "not used" in told_of_first_layer(found)
 
 
 @pytest.mark.parametrize(
@@ -106,19 +107,44 @@ def test_trained_layers_are_told_apart_by_how_they_were_trained(recipe: Recipe, 
     victim = train_two_layer(TwoLayerConfig(width=H, recipe=recipe, knows_first_layer=True), data)
     initial = victim.observation.initial_rows
     assert initial is not None
-    found = first_layer_subspace(victim.observation.ridge.rows, initial)
+    found = first_layer_spectrum(victim.observation.ridge.rows, initial)
     assert found.exact == exact
     if exact:
         assert found.scale == pytest.approx(victim.scale, abs=1e-4)
         assert angle(found, data.inputs) < 1e-3
 
 
-def test_gaps_leave_the_smallest_values_out() -> None:
-    values = torch.tensor([8.0, 4.0, 1.0, 0.5, 1e-9], dtype=torch.float64)
-    assert gaps(values).tolist() == [2.0, 4.0, 2.0]
-    assert gaps(values[:1]).tolist() == [1.0]
-
-
 def test_layers_of_different_shapes_are_refused() -> None:
     with pytest.raises(ExhumeError, match=r"of shape \[4, 3\], found \[5, 3\]"):
-        first_layer_subspace(DrawnRows(1, 4, 3), DrawnRows(1, 5, 3))
+        first_layer_spectrum(DrawnRows(1, 4, 3), DrawnRows(1, 5, 3))
+
+
+@pytest.mark.parametrize(("d", "n"), [(10, 8), (10, 9), (40, 35)])
+def test_the_whole_spectrum_is_looked_at(d: int, n: int) -> None:
+    """Nearly as many samples as dimensions: the gap is at the very end of the spectrum, and is no sign of Adam."""
+    before = torch.randn(90, d, generator=torch.Generator().manual_seed(5))
+    after = (before.double() + 1e-2 * normal(90, n, seed=1) @ normal(n, d)).float()
+    found = first_layer_spectrum(HeldRows(after), HeldRows(before))
+    assert (found.rank, found.exact) == (n, True)
+    assert found.gap > 100
+
+
+@pytest.mark.parametrize("h", [40, 41, 45])
+def test_the_last_values_of_square_noise_are_no_gap(h: int) -> None:
+    for seed in range(10):
+        before = torch.randn(h, 40, generator=torch.Generator().manual_seed(seed))
+        after = before + 0.1 * torch.randn(h, 40, generator=torch.Generator().manual_seed(100 + seed))
+        assert not first_layer_spectrum(HeldRows(after), HeldRows(before)).exact
+
+
+def test_a_border_that_is_never_lit_and_faint_columns_do_not_add_to_the_rank() -> None:
+    """As MNIST's border: columns of zeros, and columns so faint that most of their changes round to nothing."""
+    samples = normal(8, 200).abs()
+    samples[:, 60:] = 0
+    samples[:, 50:60] *= 1e-5
+    before = (0.05 * normal(300, 200, seed=3)).float()
+    after, pull = before.clone(), 1e-3 * normal(300, 8, seed=4)
+    for _ in range(50):
+        after += (pull @ samples).float()  # each step rounds
+    found = first_layer_spectrum(HeldRows(after), HeldRows(before))
+    assert (found.rank, found.exact) == (8, True)

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 import exhume
 from exhume import seeds
 from exhume.attacks.foundation.judgement import Resources
+from exhume.attacks.foundation.spectrum import spectrum
 from exhume.attacks.silent.head_start import HeadStart
 from exhume.attacks.silent.search import nothing_found, with_places
 from exhume.attacks.silent.span import Span, open_span
-from exhume.attacks.silent.spectrum import spectrum
 from exhume.metrics.errors import relative_errors
 from exhume.observation import Observation
 
@@ -81,10 +81,21 @@ def test_units_that_were_held_out_are_not_looked_at() -> None:
     assert torch.equal(first, second)
 
 
-def test_a_network_of_another_form_has_no_such_start() -> None:
-    observation, _ = observed(1, 64, 40, 40, 10)
+def test_the_head_of_a_deeper_network_is_a_start_too() -> None:
+    observation, _ = observed(1, 64, 100, 200, 10)
+    span, units = opened(observation)
+    head = HeadStart.of(observation, observation.layers[0], units, 0, 0.05, RESOURCES)
+    assert head is not None
+    points = next(head.points(span))
+    assert points.shape[1] == span.r
+    assert torch.isfinite(span.inputs(points)).all()
+
+
+def test_a_head_whose_start_nobody_knows_is_none() -> None:
+    observation, _ = observed(1, 64, 512, 10)
     _, units = opened(observation)
-    assert HeadStart.of(observation, observation.layers[0], units, 0, 0.05, RESOURCES) is None
+    unknown = replace(observation, knowledge=replace(observation.knowledge, initial="distribution"))
+    assert HeadStart.of(unknown, observation.layers[0], units, 0, 0.05, RESOURCES) is None
 
 
 @pytest.mark.parametrize(("seed", "sizes"), [(1, (64, 512, 10)), (4, (64, 512, 2048, 10))])

@@ -45,7 +45,7 @@ def ridge(
 
 
 def attack(observation: Observation, known: Known) -> Reconstruction:
-    return run_attack(replace(observation, known=known).told(None), InformedAttack()).reconstruction
+    return run_attack(replace(observation, known=known).knowing(None), InformedAttack()).reconstruction
 
 
 def error(data: Dataset, found: Reconstruction, sign_free: bool = False) -> float:
@@ -119,9 +119,9 @@ def test_conjugate_gradients_solve_least_squares() -> None:
 def test_what_is_missing_is_said() -> None:
     data, observation = ridge("relu", fit="min-norm")
     with pytest.raises(UsageError, match="samples that are known"):
-        run_attack(observation.told(None), InformedAttack())
+        run_attack(observation.knowing(None), InformedAttack())
     with pytest.raises(UsageError, match="all samples but one of 9"):
-        run_attack(replace(observation, known=known_of(data, labels=False)).told(9), InformedAttack())
+        run_attack(replace(observation, known=known_of(data, labels=False)).knowing(9), InformedAttack())
     linear = train_glm(GlmConfig(loss="square"), data).observation
     with pytest.raises(UsageError, match="labels, loss and penalty"):
         attack(linear, known_of(data, labels=False))

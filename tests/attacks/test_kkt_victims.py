@@ -19,7 +19,7 @@ def recognised(config: TwoLayerConfig, samples: int, dim: int, seed: int) -> int
     """Samples that a candidate has a cosine above 0.9 with: chance does not come near it."""
     data = load(DataConfig.parse(name="sphere", samples=samples, dim=dim, seed=seed, label_rule="sign"))
     trained = train_two_layer(config.model_copy(update={"seed": seed}), data).observation
-    found = run_attack(replace(trained, initial_rows=None).told(None), QUICK, seed=seed).reconstruction
+    found = run_attack(replace(trained, initial_rows=None).knowing(None), QUICK, seed=seed).reconstruction
     cosines = torch.cosine_similarity(data.inputs[:, None].double(), found.candidates[None].double(), dim=2)
     return int((cosines.abs().max(dim=1).values > 0.9).sum())
 

@@ -190,7 +190,8 @@ def test_an_audit_shows_the_pictures_and_says_that_nothing_confirms_them() -> No
     assert alone.subject.found is not None
     assert alone.subject.found.method == "silent-units"
     assert alone.sentence == (
-        "Inconclusive: 12 pictures came out of the weights, told apart by their edges, and nothing confirms them. "
+        "Inconclusive: whether training data can be read from these weights is not settled. "
+        "12 pictures came out of the weights, told apart by their edges, and nothing confirms them. "
         "Look at them."
     )
     assert {"known": True, "what": "A prior on the data (pictures have few edges)"} in alone.content(False)["knowledge"]

@@ -7,7 +7,7 @@ from exhume.activations import ACTIVATIONS, activation
 from exhume.attacks.prior.smoothing import smoothed
 from exhume.errors import UsageError
 
-NAMES = [name for name in ACTIVATIONS if name != "linear"]
+NAMES = [name for name in ACTIVATIONS.names() if name != "linear"]
 
 
 def naive(name: str, z: torch.Tensor, share: float, deviation: float, derivative: bool = False) -> torch.Tensor:

@@ -57,7 +57,7 @@ def naive_loss(features: Tensor, weights: Tensor) -> float:
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ACTIVATIONS.names())
 def test_the_fit_is_the_projection_of_least_squares(name: str, k: int, bias: bool) -> None:
     loss, candidates = loss_of(name, k=k, bias=bias, scale=3.0), candidates_of(5)
     fit = loss.fit(candidates)
@@ -116,7 +116,7 @@ def test_candidates_without_any_active_feature_explain_nothing() -> None:
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 30), st.integers(1, 3), st.sampled_from(list(ACTIVATIONS)), st.integers(0, 1000))
+@given(st.integers(1, 30), st.integers(1, 3), st.sampled_from(ACTIVATIONS.names()), st.integers(0, 1000))
 def test_the_loss_is_between_0_and_1_and_falls_with_more_candidates(m: int, k: int, name: str, seed: int) -> None:
     for dtype in (torch.float32, torch.float64):
         loss, candidates = loss_of(name, k=k, dtype=dtype), candidates_of(m + 1, seed, dtype)
@@ -134,7 +134,7 @@ def differentiable_loss(features: RidgeFeatures, weights: Tensor, candidates: Te
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ACTIVATIONS.names())
 def test_the_gradient_is_the_one_of_autograd_through_the_projection(name: str, k: int, bias: bool) -> None:
     loss = loss_of(name, k=k, bias=bias, scale=7.0)
     candidates = candidates_of(5)
@@ -144,7 +144,7 @@ def test_the_gradient_is_the_one_of_autograd_through_the_projection(name: str, k
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ACTIVATIONS.names())
 def test_the_gradient_is_the_one_of_central_differences(name: str, bias: bool) -> None:
     loss, candidates, step = loss_of(name, k=2, bias=bias), candidates_of(3), 1e-6
     fit = loss.fit(candidates)
@@ -226,7 +226,7 @@ def truth(name: str, n: int, k: int, dtype: torch.dtype) -> tuple[Observation, T
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", [name for name in ACTIVATIONS if name != "linear"])
+@pytest.mark.parametrize("name", [name for name in ACTIVATIONS.names() if name != "linear"])
 def test_nothing_is_left_at_the_truth(name: str, dtype: torch.dtype) -> None:
     observation, samples, coefficients = truth(name, 5, 2, dtype)
     loss = SpanLoss(observation.ridge, observation.weights, dtype)

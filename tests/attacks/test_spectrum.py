@@ -29,7 +29,6 @@ def test_a_basis_is_orthonormal_and_its_cut_is_the_projection_on_coarse_images()
     torch.testing.assert_close(cut.lift(torch.eye(20, dtype=torch.float64)), columns[:20])
     rows = drawn(3)
     torch.testing.assert_close(cut.lower(rows), rows @ columns[:20].T)
-    torch.testing.assert_close(cut.precision, 1 / basis.variance[:20])
 
 
 def test_a_measured_spectrum_finds_the_law_again() -> None:

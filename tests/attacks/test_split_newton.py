@@ -50,7 +50,7 @@ def victim(
     """Trained on the sphere; the attacker is not told how many samples there are."""
     data = load(DataConfig.parse(name="sphere", samples=N, dim=D, seed=0, dtype=dtype))
     config = RandomFeaturesConfig(params=p, seed=0, activation=name, bias=bias)
-    return train_random_features(config, data, draw_rows(config, D)).observation.told(None), data.inputs
+    return train_random_features(config, data, draw_rows(config, D)).observation.knowing(None), data.inputs
 
 
 def attack(observation: Observation, method: SplitNewton | None = None, seed: int = 0) -> Reconstruction:
@@ -104,7 +104,7 @@ def test_a_sample_and_its_negative_are_both_found(name: str) -> None:
 def four_samples(seed: int, p: int, name: str = "relu") -> tuple[Observation, Tensor]:
     data = load(DataConfig.parse(name="sphere", samples=4, dim=20, seed=seed))
     config = RandomFeaturesConfig(params=p, seed=seed, activation=name)
-    return train_random_features(config, data, draw_rows(config, 20)).observation.told(None), data.inputs
+    return train_random_features(config, data, draw_rows(config, 20)).observation.knowing(None), data.inputs
 
 
 def test_what_only_the_last_refinement_explains_is_pruned_after_it() -> None:
@@ -130,7 +130,7 @@ def test_the_last_refinement_is_patient_close_to_the_counting_limit() -> None:
 @pytest.mark.parametrize("method", [SplitNewton(), SPLIT_STEPS], ids=["dense", "split"])
 def test_a_number_that_is_told_is_the_number_that_is_found(method: SplitNewton) -> None:
     observation, samples = victim(p=8 * D * N)
-    assert_recovered(attack(observation.told(N), method), samples)
+    assert_recovered(attack(observation.knowing(N), method), samples)
 
 
 @pytest.mark.parametrize("seed", [1, 5, 7])
@@ -430,7 +430,7 @@ def test_below_the_counting_limit_nothing_is_called_recovered(
     name: str, p: int, told: int | None, method: SplitNewton
 ) -> None:
     observation, samples = planted(name, rows_of(p, SMALL_D), SMALL_N)
-    found = assert_sound(observation.told(told), method)
+    found = assert_sound(observation.knowing(told), method)
     assert reconstruction_error(samples, found.candidates) > 0.1
     assert found.outcome is not Outcome.RECOVERED
 
@@ -447,7 +447,7 @@ def test_constant_weights_have_no_samples(name: str, method: SplitNewton) -> Non
 @pytest.mark.parametrize("told", [None, SMALL_N])
 @pytest.mark.parametrize(("name", "p"), [("relu", 3), ("tanh", 1), ("tanh", 3)])
 def test_hardly_any_weights_are_an_attack_that_ends(name: str, p: int, told: int | None, method: SplitNewton) -> None:
-    found = assert_sound(planted(name, rows_of(p, SMALL_D), SMALL_N)[0].told(told), method)
+    found = assert_sound(planted(name, rows_of(p, SMALL_D), SMALL_N)[0].knowing(told), method)
     assert found.outcome is not Outcome.RECOVERED
 
 

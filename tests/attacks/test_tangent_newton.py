@@ -66,7 +66,7 @@ def trained(name: str = "relu", scale: float = 1.0, classes: int = 1, n: int = N
 
 
 def attack(observation: Observation, method: NtkAttack | KktAttack, seed: int = 0) -> Attacked:
-    return run_attack(observation.told(None), method, seed=seed)
+    return run_attack(observation.knowing(None), method, seed=seed)
 
 
 def test_the_change_of_all_weights_gives_the_samples_away() -> None:
@@ -81,7 +81,7 @@ def test_the_change_of_all_weights_gives_the_samples_away() -> None:
 
 def test_a_smooth_network_has_no_ladder_to_climb() -> None:
     steps: list[Progress] = []
-    found = run_attack(trained("gelu").told(None), NtkAttack(**QUICK), watch=steps.append).reconstruction
+    found = run_attack(trained("gelu").knowing(None), NtkAttack(**QUICK), watch=steps.append).reconstruction
     assert reconstruction_error(samples(), found.candidates) < 0.02
     assert max(step.step.notes["unit"] for step in steps) <= 3, "one start, prune and polish"
 

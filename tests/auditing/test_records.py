@@ -9,11 +9,11 @@ from exhume.auditing.records import (
     control_from_rows,
     load_records,
     more_of_the_same,
-    prepare_like,
     read_rows,
     records_of_rows,
 )
 from exhume.data.config import DataConfig
+from exhume.data.records import prepare_alike
 from exhume.errors import ExhumeError, UsageError
 
 FACES = DataConfig(name="faces", samples=3)
@@ -70,8 +70,8 @@ def test_more_faces_serve_as_control_prepared_like_those_that_were_trained_on() 
     assert control.labels is None, "faces have no classes, so their labels say nothing"
     assert float(torch.cdist(control.inputs, truth.inputs).min()) > 1
     assert torch.allclose(control.inputs.norm(dim=1), truth.inputs.norm(dim=1))
-    pixels = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale).flatten(start_dim=1)
-    assert torch.allclose(prepare_like(pixels, truth.preparation), truth.inputs, atol=1e-3)
+    pixels = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
+    assert torch.allclose(prepare_alike(pixels, truth.preparation), truth.inputs, atol=1e-3)
 
 
 def test_images_that_were_trained_on_are_no_control() -> None:

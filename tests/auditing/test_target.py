@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from exhume.auditing.layers import listed
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.target import target_of_rows
 from exhume.errors import ExhumeError, UsageError
@@ -110,11 +111,31 @@ def test_layers_are_listed_with_what_is_known_of_them() -> None:
     with torch.no_grad():
         _weight(model, 0).add_(torch.outer(torch.randn(20), torch.randn(6)))
     facts = {fact.name: fact for fact in target_of_module(model, input_shape=(6,), initial=before).layers}
-    assert facts["2"].leak == "attacked"
+    assert (facts["2"].place, facts["0"].place) == ("head", "first")
     assert facts["0"].parameters == 140
     assert "spans only 1 of 6 dimensions" in facts["0"].why
     frozen = target_of_module(model, input_shape=(6,), initial=model.state_dict()).layers
-    assert {fact.name: fact.leak for fact in frozen} == {"0": "still", "2": "attacked"}
+    assert {fact.name: fact.still for fact in frozen} == {"0": True, "2": False}
+
+
+def test_a_layer_counts_as_attacked_only_by_an_attack_that_ran() -> None:
+    facts = target_of_module(_two_layer(), input_shape=(6,)).layers
+    lines = {
+        how: [(line["leak"], line["why"].rpartition(". ")[2]) for line in listed(facts, read)]
+        for how, read in {
+            "none": {},
+            "head": {"split-newton": ["head"]},
+            "by name": {"silent-units": ["0"]},
+            "both": {"subspace": ["first", "head"]},
+            "all": {"ntk": ["all"]},
+        }.items()
+    }
+    out = ("not attacked", "Not attacked here.")
+    assert lines["none"] == [out, out]
+    assert lines["head"] == [out, ("attacked", "Attacked here by split-newton.")]
+    assert lines["by name"] == [("attacked", "Attacked here by silent-units."), out]
+    assert lines["both"] == [("attacked", "Attacked here by subspace.")] * 2
+    assert lines["all"] == [("attacked", "Attacked here by ntk.")] * 2
 
 
 def test_weights_over_rows_may_lie_either_way_round() -> None:

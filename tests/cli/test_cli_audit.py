@@ -187,6 +187,37 @@ def test_the_gauge_of_five_gigabytes_reads_the_header_only(exhume: Command, here
     assert exhume("gauge", "big.safetensors", "--dim", 2, "--head", "no").returncode == 2
 
 
+def test_the_gauge_says_what_each_layer_is_and_reads_checkpoints(exhume: Command, here: Path) -> None:
+    state = torch.load(here / "deep.pt")
+    torch.save({"model": state, "optimizer": {}}, here / "checkpoint.pt")
+    save_file(state, here / "deep.safetensors")
+    for name in ("deep.pt", "checkpoint.pt", "deep.safetensors"):
+        told = exhume("gauge", name, "--dim", 9).stdout
+        assert "20  0: convolution 1 -> 4, 2 x 2" in told
+        assert "17  3: linear 16 -> 1, the last in the file" in told
+        assert told.count("ast layer") == 0
+        assert "A file of p = 37 parameters" in told
+    head = summary_of(exhume("gauge", "deep.pt", "--dim", 9, "--head", "3", "--json"))
+    assert (head["p"], head["blocks"]) == (17, {"0": 20, "3": 17})
+    assert "Layer 3 of p = 17" in exhume("gauge", "deep.pt", "--dim", 9, "--head", "3").stdout
+
+
+def test_a_gate_that_stops_a_model_without_records_stops_it_with_them(exhume: Command) -> None:
+    """The wrong records, and the right ones at another scale: neither takes a confirmed recovery back."""
+    rows = torch.randn(2, 9, generator=torch.Generator().manual_seed(5))
+    save_file({"inputs": 3 * rows / rows.norm(dim=1, keepdim=True)}, "wrong.safetensors")
+    codes = {}
+    for name in ("none", "truth", "wrong"):
+        records = () if name == "none" else ("--truth", f"{name}.safetensors")
+        asked = ("--features", "V.safetensors", "--activation", "relu", "--head", "fc", "--fail-on", "partly-recovered")
+        done = exhume("audit", "w.safetensors", *asked, *records, "--budget", "60s", "--out", f"out-{name}", "--json")
+        codes[name] = done.returncode
+        if name == "wrong":
+            said = json.loads(done.stdout.splitlines()[-1])["sentence"]
+            assert "Are these the records, prepared as in training?" in said
+    assert codes == {"none": 1, "truth": 1, "wrong": 1}
+
+
 def test_a_report_that_is_damaged_or_of_another_time_is_refused(exhume: Command, here: Path) -> None:
     (here / "report.json").write_text('{"schema": 1}')
     assert "expected a report of schema 2" in exhume("report", "report.json").stderr

@@ -5,18 +5,17 @@ from importlib.metadata import EntryPoint
 import pytest
 import torch
 
-from exhume.data import sources
 from exhume.data.config import DataConfig, check_images
 from exhume.data.dataset import Dataset
 from exhume.data.image_set import ImageSet, as_dataset
 from exhume.data.load import load
-from exhume.data.sources import DataSource, register_data, source_named, source_names
-from exhume.errors import ExhumeError
+from exhume.data.sources import SOURCES, DataSource, register_data
+from exhume.errors import ExhumeError, UsageError
 
 
 @pytest.fixture(autouse=True)
 def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_registered", dict(sources._registered))
+    monkeypatch.setattr(SOURCES, "_known", dict(SOURCES._known))
 
 
 def stripes(config: DataConfig) -> Dataset:
@@ -25,12 +24,13 @@ def stripes(config: DataConfig) -> Dataset:
     return as_dataset(ImageSet(pixels, (), torch.full((config.samples,), -1)), config)
 
 
+PLACES = {"faces": "FACES", "gone": "NONE", "other": "FACES"}
 STRIPES = DataSource("stripes", stripes, check_images, {"norm": "keep"})
 
 
 def test_a_data_set_is_registered_by_a_call() -> None:
     register_data(STRIPES)
-    assert "stripes" in source_names()
+    assert "stripes" in SOURCES.names()
     data = load(DataConfig(name="stripes", samples=3))
     assert data.inputs.shape == (3, 16)
     assert data.preparation.norm == "keep"
@@ -38,19 +38,23 @@ def test_a_data_set_is_registered_by_a_call() -> None:
 
 
 def test_a_data_set_is_found_through_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_registered", {})
-    entries = {
-        "faces": EntryPoint("faces", "exhume.data.faces:FACES", sources.GROUP),
-        "gone": EntryPoint("gone", "exhume.data.faces:NONE", sources.GROUP),
-    }
-    monkeypatch.setattr(sources, "_installed", lambda: entries)
-    found = source_named("faces")
-    assert found is not None
-    assert found.name == "faces"
-    with pytest.raises(ExhumeError, match=r"^expected the data set gone in exhume.data.faces:NONE, found Attribute"):
-        source_named("gone")
+    entries = {name: EntryPoint(name, f"exhume.data.faces:{what}", SOURCES.group) for name, what in PLACES.items()}
+    monkeypatch.setattr(SOURCES, "_known", {})
+    monkeypatch.setattr(SOURCES, "_points", entries)
+    assert SOURCES.find("faces").name == "faces"
+    with pytest.raises(
+        ExhumeError, match=r"^expected a data set at exhume.data.faces:NONE .*'gone'.*, found Attribute"
+    ):
+        SOURCES.get("gone")
+    with pytest.raises(ExhumeError, match=r"^expected a data set 'other' at exhume.data.faces:FACES, found 'faces'"):
+        SOURCES.get("other")
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^expected a new name for a data set, found 'faces', which is taken"):
+        register_data(DataSource("faces", stripes, check_images))
 
 
 def test_a_path_is_no_name() -> None:
-    assert source_named("some/folder") is None
-    assert {"faces", "sphere", "cifar10", "tiny-imagenet"} <= set(source_names())
+    assert SOURCES.get("some/folder") is None
+    assert {"faces", "sphere", "cifar10", "tiny-imagenet"} <= set(SOURCES.names())

@@ -14,8 +14,8 @@ from exhume.attacks.prior.attack import ImagePrior
 from exhume.errors import ExhumeError
 from exhume.experiments.attack_files import content_digest
 from exhume.experiments.attack_request import AttackRequest
-from exhume.experiments.known_samples import write_known
 from exhume.experiments.run import RunFolder
+from exhume_papers.making.known_samples import write_known
 from exhume_papers.sweeps.jobs import execute
 from exhume_papers.sweeps.plan import PlannedRun
 from exhume_papers.sweeps.sweep import Sweep

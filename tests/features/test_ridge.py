@@ -34,7 +34,7 @@ def ridge(name: str, *, with_bias: bool, dtype: torch.dtype = torch.float64) -> 
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", ACTIVATIONS.names())
 def test_blocks_put_together_are_the_dense_formula(name: str, with_bias: bool) -> None:
     features = ridge(name, with_bias=with_bias)
     inputs = drawn_inputs()

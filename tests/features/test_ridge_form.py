@@ -22,7 +22,7 @@ def test_a_hidden_layer_is_recognised_whatever_its_activation_and_bias(name: str
     assert form is not None
     assert not form.normed
     ridge = form.features
-    assert ridge.activation is ACTIVATIONS[name]
+    assert ridge.activation is ACTIVATIONS.find(name)
     rows = torch.randn(5, 12)
     assert torch.allclose(ridge(rows), plain(rows), atol=1e-5)
     assert (ridge.bias is None) == (not bias)
@@ -45,7 +45,7 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
     assert form is not None
     assert form.normed
     ridge = form.features
-    assert ridge.activation is ACTIVATIONS["relu"]
+    assert ridge.activation is ACTIVATIONS.find("relu")
     rows = torch.randn(5, 12)
     assert torch.allclose(ridge(rows), plain(rows), atol=1e-5)
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from exhume.errors import ExhumeError
 from exhume.features import rows as rows_module
-from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, blocks, hold, write_rows
+from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, blocks, hold, raw_bytes, write_rows
 
 P = 700  # two whole chunks of 256 rows and a part of a third
 DIMENSIONS = (1, 3, 17)
@@ -232,3 +232,9 @@ def test_a_write_that_fails_keeps_the_rows_that_were_there(tmp_path: Path) -> No
         write_rows(FailingRows(), tmp_path / "v")
     assert torch.equal(mapped.block(0, 20), DrawnRows(0, 20, 3).block(0, 20))
     assert list(tmp_path.iterdir()) == [tmp_path / "v"]
+
+
+def test_bytes_of_one_number_that_was_cut_out_of_a_matrix() -> None:
+    cut = torch.ones(1, 151)[:, 150]
+    assert cut.stride() == (151,)
+    assert raw_bytes(cut) == raw_bytes(torch.ones(1))

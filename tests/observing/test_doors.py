@@ -97,7 +97,7 @@ def through_the_file(observation: Observation, path: Path, spec: str) -> Observa
 
 def assert_same(found: Observation, expected: Observation) -> None:
     """Whoever trains a victim tells how many samples it had; nobody else does."""
-    assert found.told(None).knowledge == expected.told(None).knowledge
+    assert found.knowing(None).knowledge == expected.knowing(None).knowledge
     assert type(found.features) is type(expected.features)
     assert torch.equal(found.weights, expected.weights)
     for one, other in zip(_tensors(found), _tensors(expected), strict=True):

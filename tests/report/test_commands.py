@@ -16,7 +16,6 @@ from exhume.report.commands import commands
 from exhume.requests.attack import AttackCommand
 from exhume.requests.command_options import RequestCommand
 from exhume.requests.request import Request
-from exhume_papers.making.training import VictimConfig, victim_name
 from exhume_papers.making.victim_request import RandomFeaturesRequest, VictimRequest
 from exhume_papers.victims.glm import GlmConfig
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
@@ -24,11 +23,12 @@ from exhume_papers.victims.privacy import Privacy
 from exhume_papers.victims.random_features import RandomFeaturesConfig
 from exhume_papers.victims.recipe import Recipe
 from exhume_papers.victims.two_layer import TwoLayerConfig
+from exhume_papers.victims.victim_config import VictimConfig
 
 
 def _config(data: DataConfig, model: VictimConfig) -> dict[str, object]:
     """What a file keeps of a victim; version 0.1.0 kept no more."""
-    return {"victim": victim_name(model), "data": data.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+    return {"victim": model.name, "data": data.model_dump(mode="json"), "model": model.model_dump(mode="json")}
 
 
 def _asked(line: str) -> Request:

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import exhume
-from exhume.activations import activation
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.prior.attack import ImagePrior
@@ -17,12 +16,12 @@ from exhume.attacks.silent.attack import SilentUnits
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
 from exhume.errors import ExhumeError
-from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.layer_states import Source, averaged, changed
-from exhume.observation import Initial, Knowledge, Observation
+from exhume.observation import Initial, Observation
 from exhume.reconstruction import Reconstruction
 from exhume.report.knowledge import knowledge, not_tested
+from exhume.report.subject import attempt_line
 from method_cases import CASES, SHAPE, MethodCase, one_layer, random_features, samples, two_layers
 from silent_victims import train
 
@@ -219,16 +218,15 @@ def test_a_layer_that_reads_something_else_than_inputs_names_it(shapes_unchecked
     assert said["The features in front of them"] == "the layer reads frozen features"
 
 
-def test_a_first_layer_whose_change_was_used_is_not_listed_as_untested() -> None:
-    rows = HeldRows(torch.randn(6, 3))
-    head = Observation(RidgeFeatures(rows, activation("relu")), torch.ones(1, 6), Knowledge())
-    both = replace(head, initial_rows=HeldRows(torch.randn(6, 3)))
-    assert "Layers other than the head, and" in not_tested(None, head, True, None, [])[1]
-    assert "Layers other than the head and the first one" in not_tested(None, both, True, None, [])[1]
-    layered = two_layers()
-    of_head, of_both = run(layered, HeavyBall(iterations=1)), run(layered, SubspaceAttack("first-layer"))
-    assert "Layers other than the head, and" in not_tested(of_head, layered, True, None, [])[1]
-    assert "Layers other than the head and the first one" in not_tested(of_both, layered, True, None, [])[1]
+def test_layers_count_as_tested_where_an_attack_has_read_them_that_ran() -> None:
+    seen = two_layers()
+    attacks: list[AnyMethod] = [HeavyBall(iterations=1), SubspaceAttack("first-layer")]
+    lines = [attempt_line(run(seen, method), "", stopped=False) for method in attacks]
+    assert "Layers other than the head, and" in not_tested(None, seen, True, None, lines[:1])[1]
+    assert not_tested(None, seen, True, None, lines)[1] == "Layers other than the head and the first one."
+    failed = lines[1] | {"outcome": None, "layers": []}
+    assert "Layers other than the head, and" in not_tested(None, seen, True, None, [lines[0], failed])[1]
+    assert not_tested(None, seen, True, None, [failed])[1] == "Any layer."
 
 
 def test_without_a_record_the_observation_speaks() -> None:

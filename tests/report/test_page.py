@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from jinja2 import UndefinedError
+from jinja2 import ChoiceLoader, DictLoader, UndefinedError
 from PIL import Image
 
 from exhume.data.config import DataConfig
@@ -18,6 +18,7 @@ from exhume.errors import ExhumeError
 from exhume.experiments.run import RunFolder
 from exhume.files import read_tensors, write_tensors
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
+from exhume.report import page as page_module
 from exhume.report.content import collect
 from exhume.report.evidence import with_truth
 from exhume.report.page import render, write_report
@@ -225,3 +226,21 @@ def _rename_classes(run: RunFolder, name: str) -> None:
     tensors = {**file.tensors, "class_index": torch.zeros_like(file.tensors["class_index"])}
     meta = {key: value for key, value in file.meta.items() if key not in ("kind", "schema")}
     write_tensors(path, "truth", tensors, meta | {"class_names": [name]})
+
+
+def test_a_section_is_added_as_the_architecture_says(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    (block,) = re.findall(r"^```jinja\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    content, plain = collect(make_run(), reveal=False), page_module._environment()
+    source = (Path(page_module.__file__).parent / "page.html.jinja").read_text()
+    before = '<section id="records">'
+    assert source.count(before) == 1
+    templates = DictLoader({"page.html.jinja": source.replace(before, f"{block}{before}")})
+    assert plain.loader is not None
+    changed = plain.overlay(loader=ChoiceLoader([templates, plain.loader]))
+    old = render(content)
+    monkeypatch.setattr(page_module, "_environment", lambda: changed)
+    assert Checker(render(content)).text == Checker(old).text, "a report from before the section"
+    shown = Checker(render(content | {"weight": 12.5}))
+    assert "How heavy the weights are" in shown.text
+    assert "Their norm is 12.5." in shown.text

@@ -3,42 +3,21 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
-from exhume.cli.app import app, main
-from exhume.cli.further import GROUP
+from all_commands import COMMANDS, MODELS
+from exhume.cli.app import main
 from exhume.requests.command_line import arguments, for_others, shown_line
 from exhume.requests.command_options import RequestCommand
 from exhume.requests.request import Request, option_of
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=12)
-
-
-def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    further = [entry.name for entry in entry_points(group=GROUP)] if not words else []
-    for name in [*group.list_commands(typer.Context(group)), *further]:
-        command = group.get_command(typer.Context(group), name)
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*words, name))
-        else:
-            yield (*words, name), command
-
-
-COMMANDS = dict(commands(typer.main.get_command(app)))
-MODELS: dict[str, type[Request]] = {
-    " ".join(words): command.asked.complete()
-    for words, command in COMMANDS.items()
-    if isinstance(command, RequestCommand)
-}
 
 
 def test_every_command_is_made_from_a_request() -> None:

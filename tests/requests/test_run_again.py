@@ -14,12 +14,14 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from all_commands import MODELS
 from exhume.reconstruction import load_reconstruction
 from exhume.requests.command_line import shown_line
 from exhume.requests.command_options import RequestCommand
 from exhume.requests.request import Request
 from exhume_papers.catalogue import registry
 from exhume_papers.catalogue.thresholds import Panel, ThresholdFigure, sweeps_of
+from exhume_papers.making.request_kinds import KINDS
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 MEASURED = ("seconds", "peak_memory_mb", "speedup", "started", "finished")
@@ -147,7 +149,17 @@ LINES = {
     "sweep": ([], "sweep grid.toml --engine here --out swept"),
     "bench": ([], "bench --dim 6 --samples 2 --steps 30 --published 5s --out raced"),
     "reproduce": ([], "reproduce fig3 --quick --engine here --out figures"),
+    "demo": ([], "demo --out shown"),
 }
+ALONE = {"data fetch"}
+"""Tested by themselves, below."""
+
+
+def test_every_command_is_run_again() -> None:
+    trained = {name for name in MODELS if name.startswith("train ")}
+    assert MODELS.keys() - trained == LINES.keys() | ALONE
+    assert {MODELS[name].command for name in trained} == {"train", *(f"train {kind}" for kind in KINDS)}
+    assert {victim.partition(" ")[0] for victim, _ in VICTIMS.values()} >= KINDS.keys()
 
 
 @pytest.fixture
@@ -156,6 +168,13 @@ def small_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel("sphere", sweeps_of([victim], [{"method": "heavy-ball", "iterations": 3}], 1))
     figure = ThresholdFigure("fig3", "first", "much", lambda scale: [panel])
     monkeypatch.setattr(registry, "FIGURES", {figure.name: figure})
+
+
+@pytest.fixture
+def small_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exhume_papers.cli.demo.SAMPLES", 2)
+    for name, value in {"SAMPLES": 4, "UNITS": 600, "STEPS": 200}.items():
+        monkeypatch.setattr(f"exhume_papers.studies.ordinary_network.{name}", value)
 
 
 @pytest.fixture
@@ -172,7 +191,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return got
 
 
-@pytest.mark.usefixtures("small_catalogue")
+@pytest.mark.usefixtures("small_catalogue", "small_demo")
 @pytest.mark.parametrize("command", LINES)
 def test_a_printed_line_does_the_same_again(
     exhume: Command, enter: Callable[[str], Path], asked: list[Request], command: str

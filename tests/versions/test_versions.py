@@ -24,10 +24,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
 from exhume.experiments.attacking import AttackedRun, attack_run
-from exhume.experiments.comparing import as_json
 from exhume.experiments.documents import read_config
-from exhume.experiments.known_samples import write_known
-from exhume.experiments.listing import list_runs
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
 from exhume.features.rows import MappedRows
@@ -36,8 +33,11 @@ from exhume.known import load_known
 from exhume.observation import load_observation
 from exhume.report.page import rebuild, write_report
 from exhume.tensor_header import read_header
+from exhume_papers.making.known_samples import write_known
 from exhume_papers.making.training_run import train_run
+from exhume_papers.studies.comparing import as_json
 from exhume_papers.sweeps.engines import make_engine
+from exhume_papers.sweeps.listing import list_runs
 from exhume_papers.sweeps.spec_file import plan_spec
 from exhume_papers.sweeps.sweep_folder import SweepFolder
 from exhume_papers.sweeps.sweeping import run_sweep

@@ -13,7 +13,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from exhume.errors import ExhumeError, UsageError
+from exhume.errors import UsageError
+from exhume.extensions import load_point
 
 if TYPE_CHECKING:
     from exhume.attacks.foundation.method import AnyMethod
@@ -32,6 +33,7 @@ BUILT_IN = (
     ("kkt", "exhume.attacks.tangent.newton:KktAttack"),
     ("silent-units", "exhume.attacks.silent.attack:SilentUnits"),
     ("informed", "exhume.attacks.informed.attack:InformedAttack"),
+    ("replay", "exhume.attacks.replay.attack:Replay"),
 )
 
 _registered: list[type["AnyMethod"]] = []
@@ -43,11 +45,6 @@ def register_attack(method: type["AnyMethod"]) -> type["AnyMethod"]:
         raise UsageError(f"expected a new name for a method of attack, found {method.name!r}, which is taken")
     _registered.append(method)
     return method
-
-
-def forget_attack(method: type["AnyMethod"]) -> None:
-    """Undoes `register_attack`."""
-    _registered.remove(method)
 
 
 def method_names() -> tuple[str, ...]:
@@ -78,17 +75,4 @@ def _from_others() -> tuple[EntryPoint, ...]:
 @cache
 def _loaded() -> tuple[type["AnyMethod"], ...]:
     own = tuple(EntryPoint(name, where, GROUP) for name, where in BUILT_IN)
-    return tuple(_load(point) for point in (*own, *_from_others()))
-
-
-def _load(point: EntryPoint) -> type["AnyMethod"]:
-    try:
-        method: type[AnyMethod] = point.load()
-        name = method.name
-    except (ImportError, AttributeError) as problem:
-        raise ExhumeError(
-            f"expected a method of attack at {point.value} (entry point {point.name!r}), found: {problem}"
-        ) from problem
-    if name != point.name:
-        raise ExhumeError(f"expected the method {point.name!r} at {point.value}, found {name!r}")
-    return method
+    return tuple(load_point(point, "a method of attack") for point in (*own, *_from_others()))

@@ -15,6 +15,7 @@ from exhume.observation import Observation
 from exhume.private_paths import without_folders
 from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.subject import attempt_line
+from exhume.verdicts import FITTED, SEVERAL
 
 LEAST_SECONDS = 0.05
 OUT_OF_TIME = "the time was used up before it"
@@ -48,6 +49,7 @@ class Attempt:
             "seed": self.offer.seed,
             "outcome": None,
             "note": self.failure or "",
+            "layers": [],
             **empty,
             "seconds": round(self.seconds, 2),
         }
@@ -111,6 +113,38 @@ def _shown(attempt: Attempt) -> tuple[int, int]:
     assert attempt.attacked is not None
     confidence = attempt.attacked.reconstruction.certificate.confidence
     return sum(value >= 0.5 for value in confidence), len(confidence)
+
+
+def agreeing_starts(attempts: tuple[Attempt, ...], best: Attempt | None) -> int:
+    """How many attacks of the best one's method, that one included, ended by themselves as it did."""
+    if best is None or best.attacked is None:
+        return 0
+    outcome = best.attacked.reconstruction.outcome
+    return len(
+        {
+            (attempt.offer.seed, attempt.offer.samples)
+            for attempt in attempts
+            if attempt.offer.method == best.offer.method
+            and attempt.attacked is not None
+            and not attempt.attacked.stopped
+            and attempt.attacked.reconstruction.outcome is outcome
+        }
+    )
+
+
+def further_starts(attempts: tuple[Attempt, ...], samples: int | None) -> tuple[PlannedAttack, ...]:
+    """The starts that are missing where an attack fitted its weights and was refuted: that it did not find the data is
+    said only of several that agree, and only where n is told."""
+    best = best_of(attempts)
+    if best is None or best.attacked is None or best.attacked.stopped or samples is None:
+        return ()
+    found = best.attacked.reconstruction
+    if found.outcome is not Outcome.SPURIOUS or found.loss > FITTED or best.offer.layer is not None:
+        return ()
+    first = 1 + max(attempt.offer.seed for attempt in attempts)
+    why = f"Another start: that it did not find the data asks for {SEVERAL} that agree."
+    missing = max(0, SEVERAL - agreeing_starts(attempts, best))
+    return tuple(replace(best.offer, why=why, seed=first + index) for index in range(missing))
 
 
 def require_room_for_any(observation: Observation, offers: Sequence[PlannedAttack], settings: AttackSettings) -> None:

@@ -12,23 +12,31 @@ import torch
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.settings import AttackSettings
-from exhume.auditing.attempts import OUT_OF_TIME, Attempt, Watch, best_of, carry_out, require_room_for_any
+from exhume.auditing.attempts import (
+    OUT_OF_TIME,
+    Attempt,
+    Watch,
+    agreeing_starts,
+    best_of,
+    carry_out,
+    further_starts,
+    require_room_for_any,
+)
 from exhume.auditing.cost import cost_line, cost_of
-from exhume.auditing.plan import AuditPlan, make_plan
+from exhume.auditing.layers import listed
+from exhume.auditing.plan import AuditPlan, make_plan, not_needed
 from exhume.auditing.records import Control
+from exhume.auditing.stronger import stronger
 from exhume.auditing.target import AuditTarget
 from exhume.auditing.what_if import Defended, check_what_if, defend, published
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.files import SCHEMA
-from exhume.metrics.errors import relative_errors
 from exhume.metrics.floor import floor_of
-from exhume.metrics.pieces import piece_errors, record_errors
 from exhume.observation import Observation
 from exhume.report.content import case_of, describe, gather, gauge_section
 from exhume.report.evidence import Evidence
 from exhume.report.page import write_page
-from exhume.report.pieces import reading_of
 from exhume.report.recipes import check_recipes, recipes_section
 from exhume.report.subject import Artefact, Subject
 from exhume.report.verdict import verdict
@@ -98,10 +106,16 @@ class Audit(Shown):
             "control": self.evidence.control,
             "error": error.get("value"),
             "chance_error": error.get("chance"),
-            **self._relative_errors(),
+            **{
+                key: results[key]["value"] if key in results else None
+                for key in ("median_relative_error", "worst_relative_error")
+            },
+            "directions_only": self.evidence.directions_only,
+            "directions": self.evidence.directions,
             "rank": None,
             "layer": None,
             **({} if found is None else found.summary()),
+            "stronger": self.subject.stronger,
             "what_if": self.subject.what_if,
         }
 
@@ -119,19 +133,6 @@ class Audit(Shown):
 
     def _remark(self) -> str:
         return f"{self.sentence} {self.said['confidence']}"
-
-    def _relative_errors(self) -> dict[str, float | None]:
-        """Distances over the norm of each record; directions only where norms cannot be told. Where pieces were found,
-        the distance that most of a record's pieces keep below."""
-        found, truth = self.subject.found, self.subject.truth
-        if found is None or truth is None or not len(found.candidates):
-            return {"median_relative_error": None, "worst_relative_error": None}
-        reading, only = reading_of(found, self.subject.observation), self.evidence.directions_only
-        if reading is not None:
-            errors = record_errors(piece_errors(reading(truth.inputs), found.candidates, only))
-        else:
-            errors = relative_errors(truth.inputs.double(), found.candidates.double(), only)
-        return {"median_relative_error": float(errors.median()), "worst_relative_error": float(errors.max())}
 
     def content(self, reveal: bool = False) -> dict[str, Any]:
         """What the page is made of. Without `reveal` pictures are blurred before they are stored."""
@@ -165,7 +166,7 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
     plan = make_plan(target, settings.samples, settings.seed)
     require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = settings.seconds / (2 if settings.what_if else 1)
-    attempts = carry_out(target.observation, plan.offers, share, settings.of_attacks, watch)
+    attempts = _attacked(target.observation, plan.offers, share, settings, watch)
     best = best_of(attempts)
     refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
     if best is None and refusals and OUT_OF_TIME not in refusals:
@@ -177,6 +178,23 @@ def run_audit(question: Question, settings: AuditSettings, watch: Watch | None =
         lines = _what_if(question, settings, best.offer, subject, evidence, deadline, watch)
         subject = replace(subject, what_if=lines)
     return Audit(subject, evidence, verdict(case_of(subject, evidence)), interrupted)
+
+
+def _attacked(
+    observation: Observation,
+    offers: tuple[PlannedAttack, ...],
+    seconds: float,
+    settings: AuditSettings,
+    watch: Watch | None,
+) -> tuple[Attempt, ...]:
+    """The plan, and then further starts of an attack that was refuted, as long as there is time."""
+    ends = time.monotonic() + seconds
+    attempts = carry_out(observation, offers, seconds, settings.of_attacks, watch)
+    more = further_starts(attempts, settings.samples)
+    left = ends - time.monotonic()
+    return (
+        attempts if not more or left <= 0 else attempts + carry_out(observation, more, left, settings.of_attacks, watch)
+    )
 
 
 def _check_records(question: Question) -> None:
@@ -207,13 +225,37 @@ def _subject(
         truth=truth,
         control=None if control is None else control.inputs,
         samples=settings.samples,
-        layers=[vars(layer) for layer in target.layers],
+        starts=agreeing_starts(attempts, best),
+        layers=listed(target.layers, _layers_read(attempts)),
         notes=list(target.notes),
-        attempts=[attempt.line() for attempt in attempts],
-        passed_over=[vars(passed) for passed in plan.passed_over],
+        attempts=[_named(attempt.line(), target) for attempt in attempts],
+        passed_over=[vars(passed) for passed in (*plan.passed_over, *not_needed(plan, attempts))],
+        stronger=stronger(
+            target,
+            attempts,
+            samples=settings.samples is not None,
+            recipe=bool(settings.recipe),
+            records=truth is not None,
+            control=control is not None,
+        ),
         recipes=recipes_section(check_recipes(settings.recipe), floor, target.drift, zero),
         floor=floor,
     )
+
+
+def _named(line: dict[str, Any], target: AuditTarget) -> dict[str, Any]:
+    """The line of an attack with the name of the first layer for its place."""
+    first = next((fact.name for fact in target.layers if fact.place == "first"), "first")
+    return line | {"layers": [first if layer == "first" else layer for layer in line["layers"]]}
+
+
+def _layers_read(attempts: tuple[Attempt, ...]) -> dict[str, list[str]]:
+    """By the method of each attack that ran."""
+    read: dict[str, list[str]] = {}
+    for attempt in attempts:
+        if attempt.attacked is not None:
+            read.setdefault(attempt.offer.method, []).extend(attempt.attacked.reconstruction.layers_read)
+    return read
 
 
 def _floor(observation: Observation, truth: Truth) -> float | None:
@@ -240,7 +282,7 @@ def _what_if(
         try:
             defended = defend(name, target, truth, settings.seed)
             again = _same_attacks(defended.target, offer)
-            attempts = carry_out(defended.observation, again, left, settings.of_attacks, watch)
+            attempts = _attacked(defended.observation, again, left, settings, watch)
             lines.append(_reaudited(question, settings, defended, attempts))
         except ExhumeError as problem:
             empty = dict.fromkeys(("recovered", "samples", "error", "held_out_loss", "verdict"))

@@ -29,6 +29,7 @@ from exhume.files import replacing, write_json
 from exhume.networks.loading import load_factory, load_state
 from exhume.observing.of_module import Start, as_image, default_input_shape
 from exhume.observing.weights_file import WeightsFile, read_weights
+from exhume.recipe import read_recipe
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
 from exhume.report.subject import Artefact
@@ -125,6 +126,7 @@ def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None
         shape = _flat(model, truth)
     image_shape = image_shape or as_image(shape)
     shapes = [shape] if shape is not None else _shapes(model, truth)
+    recipe = None if request.recipe_file is None else read_recipe(request.recipe_file)
     for tried in shapes:
         try:
             return target_of_module(
@@ -135,6 +137,7 @@ def _module_target(request: AuditRequest, file: WeightsFile, truth: Truth | None
                 norm=request.row_norm,
                 image_shape=image_shape,
                 beside=file.beside,
+                training=recipe,
             )
         except UsageError:
             if tried == shapes[-1]:

@@ -1,46 +1,54 @@
-"""Which layers of a model can give its training data away, and why.
+"""Which layers of a model can give its training data away, why, and which of them an attack has read.
 
 Every step of gradient descent changes a linear layer by Σ_i e_i h_iᵀ, a combination of what the layer read on that
-step: the inputs themselves for the first layer, features for any other. The head is what exhume attacks; what is said
-of the other layers is why they are not out of danger.
+step: the inputs themselves for the first layer, features for any other. That a layer was attacked is said of attacks
+that ran, after they ran.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from exhume.attacks.foundation.spectrum import rounding, spectrum_of_change
+
 Leak = Literal["attacked", "not attacked", "still"]
 MOST_RANK_SIDE = 2048
-"""Ranks are found from a square matrix of the inputs' side; larger ones would take minutes."""
-SINGULAR = 1e-6  # of the largest eigenvalue of ΔᵀΔ: what rounding in single precision does not reach
+"""Ranks are found from a square matrix of the smaller side; larger ones would take minutes."""
 
 
 @dataclass(frozen=True)
 class LayerFact:
-    """One block of parameters. `leak` is "still" for a layer that training did not change."""
+    """One block of parameters. `still`: training did not change it. `place`: what attacks call it, besides its name."""
 
     name: str
     kind: str
     parameters: int
-    leak: Leak
     why: str
+    still: bool = False
+    place: Literal["head", "first", "other"] = "other"
+
+
+def listed(facts: Sequence[LayerFact], read: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """For the page. `read` has the layers that each attack has read which ran, by the name of its method: names of
+    layers, or "head", "first" and "all"."""
+    lines = []
+    for fact in facts:
+        known = {fact.name, fact.place, "all"}
+        by = [method for method, layers in read.items() if known & set(layers)]
+        leak: Leak = "attacked" if by else "still" if fact.still else "not attacked"
+        end = f"Attacked here by {' and '.join(by)}." if by else "" if fact.still else "Not attacked here."
+        why = f"{fact.why} {end}".strip()
+        lines.append({"name": fact.name, "kind": fact.kind, "parameters": fact.parameters, "leak": leak, "why": why})
+    return lines
 
 
 def facts_of_module(
-    model: nn.Module,
-    head: str,
-    initial: Mapping[str, Tensor] | None,
-    attacked: str,
-    uses_first: bool = False,
-    also: str | None = None,
+    model: nn.Module, head: str, initial: Mapping[str, Tensor] | None, of_head: str
 ) -> tuple[LayerFact, ...]:
-    """One line a module with parameters of its own. `attacked` says what is known of the head.
-
-    `uses_first`: attacks also use the change of the first layer; `also` names a layer that is attacked besides.
-    """
+    """One line a module with parameters of its own. `of_head` says what is known of the head."""
     blocks = {
         name: layer for name, layer in model.named_modules() if next(layer.parameters(recurse=False), None) is not None
     }
@@ -50,36 +58,31 @@ def facts_of_module(
             name=name or type(model).__name__,
             kind=type(layer).__name__,
             parameters=sum(parameter.numel() for parameter in layer.parameters(recurse=False)),
-            leak=_leak(name == head or used, moved := _moved(name, layer, initial)),
-            why=attacked if name == head else _why(name, layer, first, initial, moved, used),
+            why=of_head if name == head else _why(name, layer, first, initial, moved),
+            still=moved is False and name != head,
+            place="head" if name == head else "first" if name == first else "other",
         )
         for name, layer in blocks.items()
-        for used in [name == also or (uses_first and name == first)]
+        for moved in [_moved(name, layer, initial)]
     )
 
 
-def facts_of_tensors(tensors: Mapping[str, Tensor], head: str, attacked: str) -> tuple[LayerFact, ...]:
+def facts_of_tensors(tensors: Mapping[str, Tensor], head: str, of_head: str) -> tuple[LayerFact, ...]:
     """For a file without code: one line a tensor."""
-    elsewhere = "No code was given for this tensor, so nothing is known of what it reads; not attacked here."
+    elsewhere = "No code was given for this tensor, so nothing is known of what it reads."
     return tuple(
         LayerFact(
             name=name,
             kind="x".join(map(str, tensor.shape)) or "scalar",
             parameters=tensor.numel(),
-            leak="attacked" if name == head else "not attacked",
-            why=attacked if name == head else elsewhere,
+            why=of_head if name == head else elsewhere,
+            place="head" if name == head else "other",
         )
         for name, tensor in tensors.items()
     )
 
 
 _CONVOLUTIONS = nn.Conv1d | nn.Conv2d | nn.Conv3d
-
-
-def _leak(is_attacked: bool, moved: bool | None) -> Leak:
-    if is_attacked:
-        return "attacked"
-    return "still" if moved is False else "not attacked"
 
 
 def _moved(name: str, layer: nn.Module, initial: Mapping[str, Tensor] | None) -> bool | None:
@@ -93,24 +96,18 @@ def _moved(name: str, layer: nn.Module, initial: Mapping[str, Tensor] | None) ->
 
 
 def _why(
-    name: str,
-    layer: nn.Module,
-    first: str | None,
-    initial: Mapping[str, Tensor] | None,
-    moved: bool | None,
-    used: bool,
+    name: str, layer: nn.Module, first: str | None, initial: Mapping[str, Tensor] | None, moved: bool | None
 ) -> str:
     if moved is False:
         return "Did not change in training: by itself it says nothing of these data."
-    end = "Attacked here." if used else "Not attacked here."
     if name == first:
         what = "patches of the inputs" if isinstance(layer, _CONVOLUTIONS) else "the inputs themselves"
-        return f"Its change is a combination of {what}{_rank(name, layer, initial)}. {end}"
+        return f"Its change is a combination of {what}{_rank(name, layer, initial)}."
     if isinstance(layer, nn.Linear | _CONVOLUTIONS):
-        return f"Its change is a combination of the features it reads: it leaks in the same way. {end}"
+        return "Its change is a combination of the features it reads: it leaks in the same way."
     if isinstance(layer, nn.Embedding):
-        return "Rows that no training sample used did not move: it tells which were used. Not attacked here."
-    return "Few numbers, each a sum over samples. Not attacked here."
+        return "Rows that no training sample used did not move: it tells which were used."
+    return "Few numbers, each a sum over samples."
 
 
 def _rank(name: str, layer: nn.Module, initial: Mapping[str, Tensor] | None) -> str:
@@ -118,11 +115,13 @@ def _rank(name: str, layer: nn.Module, initial: Mapping[str, Tensor] | None) -> 
     key = f"{name}.weight" if name else "weight"
     if not isinstance(layer, nn.Linear) or initial is None or key not in initial:
         return ""
-    if layer.in_features > MOST_RANK_SIDE or initial[key].shape != layer.weight.shape:
+    after, before = layer.weight.detach(), initial[key]
+    if min(after.shape) > MOST_RANK_SIDE or before.shape != after.shape:
         return ""
-    change = layer.weight.detach().double() - initial[key].double()
-    values = torch.linalg.eigvalsh(change.T @ change)
-    rank = int((values > SINGULAR * values[-1].clamp_min(1e-300)).sum())
-    if rank >= min(change.shape):
+    shown = spectrum_of_change(after.double(), before.to(after.device).double(), rounding(after))
+    if not shown.exact:
         return ""
-    return f", and it spans only {rank} of {layer.in_features} dimensions, in which all training inputs lie"
+    return (
+        f", and it spans only {shown.rank} of {layer.in_features} dimensions, in which all inputs lie that left a "
+        "trace in it"
+    )

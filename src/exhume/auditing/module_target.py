@@ -2,19 +2,20 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from exhume.auditing.layers import facts_of_module
-from exhume.auditing.target import AuditTarget, what_is_attacked
-from exhume.features.ridge import RidgeFeatures
+from exhume.auditing.target import AuditTarget, what_the_head_holds
 from exhume.networks.head import find_head, layer_in_front
 from exhume.observing.beside import Beside
 from exhume.observing.dense_layers import unchanged
 from exhume.observing.of_module import SeenModule, Start, look_at
 from exhume.observing.seen_layers import seen_layers
+from exhume.recipe import Recipe
 
 
 def target_of_module(
@@ -26,13 +27,14 @@ def target_of_module(
     norm: float | None = None,
     image_shape: tuple[int, int, int] | None = None,
     beside: Beside | None = None,
+    training: Recipe | None = None,
 ) -> AuditTarget:
     """The head of a module and the features that it reads. The module itself is left as it is.
 
-    `beside` is what a checkpoint keeps beside the weights: further states of its layers.
+    `beside` is what a checkpoint keeps beside the weights: further states of its layers. `training`: the recipe.
     """
     seen = look_at(model, input_shape, head, initial, norm, image_shape=image_shape, beside=beside)
-    name, observation, trained = seen.head_name, seen.observation, seen.trained
+    name, observation, trained = seen.head_name, replace(seen.observation, recipe=training), seen.trained
     layer, kind = find_head(trained, name), next(trained.parameters())
     moved = _known_to_have_moved(seen)
 
@@ -44,9 +46,9 @@ def target_of_module(
                 if key in moved and weights is not own.weight and weights is not own.bias:
                     weights.copy_(change(weights.detach()))
         again = partial(target_of_module, other, head=name, input_shape=input_shape, initial=initial)
-        return again(norm=norm, image_shape=image_shape, beside=beside)
+        return again(norm=norm, image_shape=image_shape, beside=beside, training=training)
 
-    outside = layer.bias is not None and isinstance(seen.published, RidgeFeatures)
+    outside = layer.bias is not None and not seen.published.is_network
     return AuditTarget(
         observation=observation,
         features=seen.published,
@@ -55,12 +57,7 @@ def target_of_module(
         initial_head=seen.initial_head,
         output_bias=layer.bias.detach().clone() if outside else None,
         layers=facts_of_module(
-            trained,
-            name,
-            None if isinstance(initial, str) else initial,
-            what_is_attacked(observation),
-            uses_first=observation.initial_rows is not None,
-            also=observation.layers[0].name if observation.layers else None,
+            trained, name, None if isinstance(initial, str) else initial, what_the_head_holds(observation)
         ),
         notes=seen.notes,
         drift=seen.drift,

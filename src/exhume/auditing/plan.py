@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.registry import known_methods, method_names
+from exhume.auditing.attempts import Attempt
 from exhume.auditing.target import AuditTarget
 
 _LINEAR = (
@@ -42,6 +43,19 @@ def make_plan(target: AuditTarget, samples: int | None, seed: int) -> AuditPlan:
             PassedOver(name, others[name].why_not(target.observation, target.no_silence)) for name in reversed(others)
         ),
     )
+
+
+def not_needed(plan: AuditPlan, attempts: tuple[Attempt, ...]) -> tuple[PassedOver, ...]:
+    """Attacks that were planned and not made, because one before them ended the plan."""
+    made = {attempt.offer.method for attempt in attempts}
+    left = dict.fromkeys(offer.method for offer in plan.offers if offer.method not in made)
+    last = attempts[-1] if attempts else None
+    if last is None or last.attacked is None:
+        return ()
+    why = "The audit was interrupted before it."
+    if not last.attacked.interrupted:
+        why = f"It is dearer than {last.offer.method}, which had explained the weights before it."
+    return tuple(PassedOver(method, why) for method in left)
 
 
 def _place(method: type[AnyMethod]) -> int:

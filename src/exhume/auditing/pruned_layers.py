@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from exhume.defences.kinds import Defence, MagnitudePruning, SurgeonPruning, removed
+from exhume.defences.kinds import Defence, removed
 from exhume.layer_states import LayerStates, Source
 
 BESIDE: dict[Source, str] = {
@@ -34,7 +34,7 @@ def pruned_layers(
     """What is left of each layer, and a sentence per layer whose weights are all that is seen of it.
 
     `kept` are the features of the head that stay, and `in_front` is the name of the layer that gives them."""
-    shares = [one.percent for one in defences if isinstance(one, MagnitudePruning | SurgeonPruning)]
+    shares = [one.percent_removed for one in defences if one.percent_removed is not None]
     if not shares:
         return layers, ()
     found, notes = [], []

@@ -16,6 +16,7 @@ from torch import Tensor
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Preparation
 from exhume.data.load import load
+from exhume.data.records import prepare_alike
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth, load_truth
 from exhume.observing.weights_file import read_weights
@@ -144,7 +145,9 @@ def control_from_images(config: DataConfig, truth: Truth) -> Control:
     known = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale).flatten(start_dim=1)
     pixels = loaded.inputs.to(known.dtype)
     seen = (torch.cdist(pixels, known, p=float("inf")) < SAME).any(dim=1)
-    rows = prepare_like(pixels[~seen], truth.preparation)[: len(truth.inputs)]
+    assert truth.image_shape is not None
+    images = pixels[~seen].reshape(-1, *truth.image_shape)
+    rows = prepare_alike(images, truth.preparation)[: len(truth.inputs)]
     if len(rows) == 0:
         raise UsageError("expected control images that were not trained on, found none")
     # labels of images without classes say nothing: they alternate
@@ -161,14 +164,3 @@ def more_of_the_same(config: DataConfig, truth: Truth) -> Control | None:
         return control_from_images(DataConfig.parse(**{**config.model_dump(), **doubled}), truth)
     except (UsageError, ExhumeError):
         return None
-
-
-def prepare_like(pixels: Float[Tensor, "m d"], like: Preparation) -> Float[Tensor, "m d"]:
-    """Rows of pixels in [0, 1] as the training records were prepared."""
-    assert like.image_shape is not None
-    images = pixels.reshape(-1, *like.image_shape)
-    centred = (images - like.mean.to(images)[:, None, None]) / like.std.to(images)[:, None, None]
-    rows = centred.flatten(start_dim=1)
-    if like.norm == "sqrt-d":
-        rows = rows * (math.sqrt(rows.shape[1]) / rows.norm(dim=1, keepdim=True).clamp_min(1e-12))
-    return rows

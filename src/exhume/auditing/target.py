@@ -88,7 +88,7 @@ def target_of_rows(
         head=head,
         initial_head=first,
         output_bias=None,
-        layers=facts_of_tensors(listed, head_name, what_is_attacked(observation)),
+        layers=facts_of_tensors(listed, head_name, what_the_head_holds(observation)),
         notes=(),
     )
 
@@ -106,10 +106,12 @@ def _oriented(weights: Tensor, p: int, name: str) -> Float[Tensor, "k p"]:
     return matrix.contiguous() if matrix.dtype in (torch.float32, torch.float64) else matrix.float()
 
 
-def what_is_attacked(observation: Observation) -> str:
+def what_the_head_holds(observation: Observation) -> str:
     outputs, features = observation.weights.shape
     count = f"{outputs} x {features}" if outputs > 1 else f"{features}"
+    known = observation.knowledge.initial != "distribution"
+    change = "its change is" if known else "its start is not known; what training added to it is"
     return (
-        f"The head: its change is a combination of the features of the training samples, {count} equations on "
-        f"{observation.d} numbers a sample. Attacked here."
+        f"The head: {change} a combination of the features of the training samples, {count} equations on "
+        f"{observation.d} numbers a sample."
     )

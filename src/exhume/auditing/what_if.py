@@ -17,14 +17,10 @@ from torch import Tensor
 from exhume import seeds
 from exhume.auditing.pruned_layers import BESIDE, pruned_layers
 from exhume.auditing.target import AuditTarget
-from exhume.defences.kinds import parse_defences, publish
-from exhume.defences.other_layers import defended_weights
+from exhume.defences.kinds import elsewhere, parse_defences, publish
 from exhume.defences.private import PrivateRecipe, epsilon, train_private_head
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
-from exhume.features.module import ModuleFeatures
-from exhume.features.ridge import RidgeFeatures
-from exhume.features.selected_rows import SelectedRows
 from exhume.layer_states import LayerStates
 from exhume.observation import Observation
 
@@ -65,10 +61,11 @@ def defend(name: str, target: AuditTarget, truth: Truth | None, seed: int) -> De
     defences = parse_defences(_full_name(name), seed=seed)
     if target.remade is not None:
         stream = seeds.generator(seed, "other-noise")
-        target = target.remade(lambda weights: defended_weights(weights, defences, stream))
+        target = target.remade(lambda weights: elsewhere(weights, defences, stream))
     inputs = None if truth is None else truth.inputs
     seen = publish(target.observation, defences, inputs=inputs, initial=target.initial_head)
-    kept = _kept(seen.features, target.head.shape[1])
+    chosen = seen.features.chosen
+    kept = torch.arange(target.head.shape[1]) if chosen is None else chosen
     initial = None if target.initial_head is None else target.initial_head[:, kept]
     head = torch.zeros_like(target.head)
     head[:, kept] = seen.weights if initial is None else seen.weights + initial
@@ -96,14 +93,6 @@ def _dp(name: str) -> float | None:
     if found is None:
         return None
     return DEFAULT_EPSILON if found[1] is None else float(found[1])
-
-
-def _kept(features: RidgeFeatures | ModuleFeatures, p: int) -> Tensor:
-    if isinstance(features, ModuleFeatures):
-        chosen = features.chosen
-    else:
-        chosen = features.rows.index if isinstance(features.rows, SelectedRows) else None
-    return torch.arange(p) if chosen is None else chosen
 
 
 def _private(name: str, wanted: float, target: AuditTarget, truth: Truth | None, seed: int) -> Defended:

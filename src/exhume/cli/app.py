@@ -6,17 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from exhume.cli import (
-    attack,
-    audit,
-    compare,
-    evaluate,
-    gauge,
-    known,
-    rank,
-    report,
-    runs,
-)
+from exhume.cli import attack, audit, evaluate, gauge, rank, report
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
@@ -38,12 +28,9 @@ app = typer.Typer(
 add_command(app, "gauge", gauge.gauge)
 add_command(app, "attack", attack.attack)
 add_command(app, "evaluate", evaluate.evaluate)
-add_command(app, "known", known.known)
-add_command(app, "compare", compare.compare)
 add_command(app, "audit", audit.audit)
 add_command(app, "rank", rank.rank)
 add_command(app, "report", report.report)
-add_command(app, "runs", runs.runs)
 
 
 def print_version(asked: bool) -> bool:

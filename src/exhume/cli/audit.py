@@ -89,8 +89,13 @@ def _tell(done: "Audit", page: Path, json: bool) -> None:
         told = "" if line["told"] is None else f", told n = {line['told']}"
         how = line["outcome"] or f"could not run: {line['note']}"
         say(f"  {line['method']} (seed {line['seed']}{told}): {how}, {line['seconds']:.1f} s", json)
-        if line["method"] == "silent-units":
-            say(f"    {line['why']}", json)
+        say(f"    {line['why']}", json)
+    for line in done.subject.passed_over:
+        say(f"  not made: {line['method']}. {line['why']}", json)
+    if done.subject.stronger:
+        say("What would have made this audit stronger:", json)
+    for what in done.subject.stronger:
+        say(f"  {what}", json)
     for line in done.subject.what_if:
         say(f"  what if {line['name']}: {line['title'].lower()}{_share(line)}", json)
     say(f"wrote {page}", json)

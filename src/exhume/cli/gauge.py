@@ -1,5 +1,7 @@
 """`exhume gauge`: what a model of this size can give away, before any attack."""
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -7,6 +9,7 @@ from exhume.cli.output import print_json, say
 from exhume.requests.request import Option, Request
 
 if TYPE_CHECKING:
+    from exhume.layer_kinds import Shape, StoredLayer
     from exhume.tensor_header import Header
 
 MOST_BLOCKS = 40
@@ -15,7 +18,10 @@ MOST_BLOCKS = 40
 class GaugeRequest(Request):
     command: ClassVar[str] = "gauge"
 
-    weights: Annotated[Path | None, Option("A safetensors file, of which the header is read.", argument=True)] = None
+    weights: Annotated[
+        Path | None,
+        Option("safetensors, of which the header is read, or a PyTorch state dict or checkpoint.", argument=True),
+    ] = None
     params: Annotated[int | None, Option("p, the number of trained parameters.")] = None
     dim: Annotated[int | None, Option("d, the numbers in one training sample.")] = None
     samples: Annotated[int | None, Option("n, the number of training samples, if known.")] = None
@@ -28,72 +34,107 @@ def gauge(request: GaugeRequest, json: bool) -> None:
     Example: exhume gauge --params 6000 --dim 100 --samples 20
     """
     from exhume.errors import UsageError
-    from exhume.theory import explain
+    from exhume.theory import LAST_LAYER, explain
     from exhume.theory import gauge as measure
 
-    params, dim, samples = request.params, request.dim, request.samples
-    blocks: dict[str, int] = {}
+    counted = _Counted(request.params, request.dim, request.samples)
     if request.weights is not None:
-        params, dim, samples, blocks = _from_file(request.weights, params, dim, samples, request.head)
+        counted = _from_file(request.weights, counted, request.head)
     elif request.head is not None:
         raise UsageError("expected a weights file with --head, found none")
-    if params is None or dim is None:
+    if counted.params is None or counted.dim is None:
         raise UsageError("expected --params P and --dim D (or a weights file and --dim D), found one of them missing")
-    result = measure(params, dim, samples)
-    for name, count in list(blocks.items())[:MOST_BLOCKS]:
-        say(f"{count:>16,}  {name}", json)
-    if len(blocks) > MOST_BLOCKS:
-        say(f"{'':>16}  and {len(blocks) - MOST_BLOCKS} more layers (--json lists all)", json)
-    for sentence in explain(result):
+    result = measure(counted.params, counted.dim, counted.samples)
+    for layer in counted.layers[:MOST_BLOCKS]:
+        say(f"{layer.parameters:>16,}  {_printable(layer.name)}: {layer.what}", json)
+    if len(counted.layers) > MOST_BLOCKS:
+        say(f"{'':>16}  and {len(counted.layers) - MOST_BLOCKS} more layers (--json lists all)", json)
+    for sentence in explain(result, counted.whose or LAST_LAYER):
         say(sentence, json)
     if json:
         keys = ("p", "d", "n", "ratio", "labels_ratio", "capacity", "zone")
-        print_json({key: getattr(result, key) for key in keys} | ({"blocks": blocks} if blocks else {}))
+        blocks = {_printable(layer.name): layer.parameters for layer in counted.layers}
+        kinds = {_printable(layer.name): layer.what for layer in counted.layers}
+        more = {"blocks": blocks, "layers": kinds} if counted.layers else {}
+        print_json({key: getattr(result, key) for key in keys} | more)
 
 
-def _from_file(
-    weights: Path, params: int | None, dim: int | None, samples: int | None, head: str | None
-) -> tuple[int, int | None, int | None, dict[str, int]]:
-    """p from the header of a weights file; p, d and the told n from an observation of exhume's own."""
-    from exhume.errors import ExhumeError
+@dataclass(frozen=True)
+class _Counted:
+    """What is counted, `whose` parameters they are (empty: those of a last layer), and the layers of the file."""
+
+    params: int | None
+    dim: int | None
+    samples: int | None
+    whose: str = ""
+    layers: "tuple[StoredLayer, ...]" = ()
+
+
+def _from_file(weights: Path, asked: _Counted, head: str | None) -> _Counted:
+    """p from a weights file; p, d and the told n from an observation of exhume's own. What was asked for is first."""
+    from exhume.layer_kinds import stored_layers
+
+    header = _header(weights)
+    if header is not None and header.exhume.get("kind") == "observation":
+        return _from_observation(weights, header, asked)
+    shapes = _shapes(weights, header)
+    layers = stored_layers(shapes, asked.dim)
+    params, whose = sum(layer.parameters for layer in layers), "A file"
+    if head is not None:
+        params, whose = _count(shapes, head, weights), f"Layer {_printable(head)}"
+    if asked.params is not None:
+        params, whose = asked.params, ""
+    return _Counted(params, asked.dim, asked.samples, whose, layers)
+
+
+def _header(weights: Path) -> "Header | None":
+    """None for what is no safetensors file: a zip archive, as PyTorch writes them."""
     from exhume.tensor_header import read_header
 
-    header = read_header(weights)
-    if header.exhume.get("kind") == "observation":
-        try:
-            features = header.exhume["network" if "network" in header.exhume else "rows"]
-            parameters, told_dim = header.entries["weights"].numbers, features.get("d")
-            told_samples = header.exhume["knowledge"]["samples"]
-            if not all(told is None or type(told) is int for told in (told_dim, told_samples)):
-                raise TypeError(f"the sizes {str(told_dim)[:40]} and {str(told_samples)[:40]}")
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise ExhumeError(f"expected a complete observation in {weights}, found damage at {problem}") from problem
-        return (
-            parameters if params is None else params,
-            told_dim if dim is None else dim,
-            told_samples if samples is None else samples,
-            {},
-        )
-    blocks = _blocks(header)
-    counted = header.parameters if head is None else _count(header, head, weights)
-    return counted if params is None else params, dim, samples, blocks
+    try:
+        with weights.open("rb") as file:
+            archive = file.read(2) == b"PK"
+    except OSError:
+        archive = False  # read_header says what is wrong
+    return None if archive else read_header(weights)
 
 
-def _blocks(header: "Header") -> dict[str, int]:
-    """Parameters of each layer: tensors that share everything before the last dot of their names."""
-    blocks: dict[str, int] = {}
-    for name, entry in header.entries.items():
-        layer = name.rpartition(".")[0] or name
-        shown = layer if layer.isprintable() else repr(layer)
-        blocks[shown] = blocks.get(shown, 0) + entry.numbers
-    return blocks
+def _shapes(weights: Path, header: "Header | None") -> "dict[str, Shape]":
+    if header is not None:
+        return {name: entry.shape for name, entry in header.entries.items()}
+    from exhume.observing.weights_file import read_weights
+
+    return {name: tuple(tensor.shape) for name, tensor in read_weights(weights).tensors.items()}
 
 
-def _count(header: "Header", head: str, weights: Path) -> int:
+def _from_observation(weights: Path, header: "Header", asked: _Counted) -> _Counted:
+    from exhume.errors import ExhumeError
+
+    try:
+        features = header.exhume["network" if "network" in header.exhume else "rows"]
+        params, dim = header.entries["weights"].numbers, features.get("d")
+        samples = header.exhume["knowledge"]["samples"]
+        if not all(told is None or type(told) is int for told in (dim, samples)):
+            raise TypeError(f"the sizes {str(dim)[:40]} and {str(samples)[:40]}")
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise ExhumeError(f"expected a complete observation in {weights}, found damage at {problem}") from problem
+    return _Counted(
+        params if asked.params is None else asked.params,
+        dim if asked.dim is None else asked.dim,
+        samples if asked.samples is None else asked.samples,
+    )
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else repr(name)
+
+
+def _count(shapes: "dict[str, Shape]", head: str, weights: Path) -> int:
     from exhume.errors import UsageError
+    from exhume.layer_kinds import stored_layers
 
-    own = [entry.numbers for name, entry in header.entries.items() if name == head or name.startswith(f"{head}.")]
+    own = [math.prod(shape) for name, shape in shapes.items() if name == head or name.startswith(f"{head}.")]
     if not own:
-        some = ", ".join(map(repr, list(_blocks(header))[:5]))
+        some = ", ".join(repr(layer.name) for layer in stored_layers(shapes)[:5])
         raise UsageError(f"expected a layer {head!r} in {weights}, found {some}")
     return sum(own)

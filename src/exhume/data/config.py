@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from exhume.data.sources import source_named, source_names
+from exhume.data.sources import SOURCES
 from exhume.errors import UsageError
 from exhume.validation import parse_fields
 
@@ -49,21 +49,21 @@ class DataConfig(BaseModel):
             return fields
         given = {key: value for key, value in fields.items() if value is not None}
         name = given.get("name")
-        source = source_named(name) if isinstance(name, str) else None
+        source = SOURCES.get(name) if isinstance(name, str) else None
         if source is not None:
             given |= {key: value for key, value in source.defaults.items() if given.get(key) in (None, ())}
         return given
 
     @model_validator(mode="after")
     def _fields_agree(self) -> "DataConfig":
-        source = source_named(self.name)
+        source = SOURCES.get(self.name)
         (check_images if source is None else source.check)(self)
         return self
 
     @property
     def short_name(self) -> str:
         """The name without the folders that lead to it: they may name a user."""
-        return self.name if self.name in source_names() else Path(self.name).name or "FOLDER"
+        return self.name if self.name in SOURCES.names() else Path(self.name).name or "FOLDER"
 
     def split(self, class_count: int) -> tuple[int, ...]:
         """How many samples of each class: as asked, or evenly with the remainder to the first classes."""

@@ -6,7 +6,7 @@ from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.folder import load_folder
 from exhume.data.image_set import as_dataset
-from exhume.data.sources import source_named, source_names
+from exhume.data.sources import SOURCES
 from exhume.errors import UsageError
 
 
@@ -16,13 +16,13 @@ def load(config: DataConfig) -> Dataset:
     >>> load(DataConfig(name="sphere", samples=3, dim=5)).inputs.norm(dim=1).square().round().tolist()
     [5.0, 5.0, 5.0]
     """
-    source = source_named(config.name)
+    source = SOURCES.get(config.name)
     if source is not None:
         return source.load(config)
     folder = Path(config.name).expanduser()
     if not folder.is_dir():
         raise UsageError(
-            f"expected the data set {', '.join(source_names())} or a folder of images, found {config.name!r}, "
+            f"expected the data set {', '.join(sorted(SOURCES.names()))} or a folder of images, found {config.name!r}, "
             f"{'a file' if folder.exists() else 'which does not exist'}"
         )
     return as_dataset(load_folder(folder, config), config)

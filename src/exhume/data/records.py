@@ -16,6 +16,7 @@ from exhume.data.dataset import Preparation, downsample
 from exhume.data.folder import SUFFIXES
 from exhume.data.image_file import as_rgb, read_image
 from exhume.errors import ExhumeError, UsageError
+from exhume.files import read_any_tensors
 
 ROW_NAMES = ("embeddings", "inputs")
 MEMBER_NAME = "member"
@@ -43,15 +44,7 @@ def load_records(
 
 
 def _from_file(path: Path) -> Records:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise ExhumeError(f"expected records in {path}, found no such file")
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+    tensors = read_any_tensors(path, f"expected records in {path}, found no such file")
     matrices = [name for name, tensor in tensors.items() if tensor.ndim >= 2]
     name = next((name for name in ROW_NAMES if name in matrices), matrices[0] if len(matrices) == 1 else None)
     if name is None:

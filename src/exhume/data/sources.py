@@ -10,17 +10,13 @@ What no data set has as its name is the path of a folder of images.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from exhume.errors import ExhumeError
+from exhume.extensions import Registry
 
 if TYPE_CHECKING:
     from exhume.data.config import DataConfig
     from exhume.data.dataset import Dataset
-
-GROUP = "exhume.data"
 
 
 @dataclass(frozen=True)
@@ -36,31 +32,9 @@ class DataSource:
     defaults: Mapping[str, object] = field(default_factory=dict)
 
 
-_registered: dict[str, DataSource] = {}
+SOURCES: Registry[DataSource] = Registry("exhume.data", "a data set")
 
 
-def register_data(source: DataSource) -> None:
+def register_data(source: DataSource) -> DataSource:
     """From now on `--data NAME` means this data set."""
-    _registered[source.name] = source
-
-
-def source_named(name: str) -> DataSource | None:
-    """None where it is no name of a data set."""
-    if name not in _registered and name in _installed():
-        entry = _installed()[name]
-        try:
-            register_data(entry.load())
-        except Exception as problem:
-            raise ExhumeError(
-                f"expected the data set {name} in {entry.value}, found {type(problem).__name__}: {problem}"
-            ) from problem
-    return _registered.get(name)
-
-
-def source_names() -> tuple[str, ...]:
-    return tuple(sorted({*_registered, *_installed()}))
-
-
-@cache
-def _installed() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    return SOURCES.add(source)

@@ -12,7 +12,8 @@ Early stopping and ridge are choices of the training itself; training with diffe
 """
 
 import re
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -31,22 +32,31 @@ EXAMPLES = "fp16, bf16, int8, int8-row, prune50, obs50 or noise0.01"
 _WRITTEN = re.compile(r"(?P<name>[a-z]+)(?P<number>\d+(\.\d+)?(e-?\d+)?)")
 
 
-@runtime_checkable
-class Defence(Protocol):
-    """Settings of one defence, and what becomes of a head that is published with it."""
+class Defence(BaseModel, ABC):
+    """Settings of one defence, and what becomes of weights that are published with it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    percent_removed: ClassVar[float | None] = None
+    """Of the features; None for a defence that removes none."""
+    needs_trained_features: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def short(self) -> str:
         """The name under which `parse_defences` finds the same defence again."""
-        ...
 
-    def publish(self, owned: Publication) -> Publication: ...
+    @abstractmethod
+    def publish(self, owned: Publication) -> Publication:
+        """The head."""
+
+    def elsewhere(self, rows: Float[Tensor, "h d"], matrix: bool, stream: torch.Generator) -> Float[Tensor, "h d"]:
+        """The weights of another layer, or its bias as one row. `stream` gives the noise."""
+        return rows
 
 
-class Rounding(BaseModel):
+class Rounding(Defence):
     """Weights in a shorter format."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     kind: Format
 
     @property
@@ -56,12 +66,23 @@ class Rounding(BaseModel):
     def publish(self, owned: Publication) -> Publication:
         return owned.with_head(quantise(owned.head, self.kind))
 
+    def elsewhere(self, rows: Float[Tensor, "h d"], matrix: bool, stream: torch.Generator) -> Float[Tensor, "h d"]:
+        """16 bits change every number; int8 changes matrices, and biases stay."""
+        return quantise(rows, self.kind) if matrix or self.kind in ("fp16", "bf16") else rows
 
-class MagnitudePruning(BaseModel):
-    """Removes the features with the smallest weights (k outputs: the smallest norm of k weights)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Pruning(Defence):
+    """Removes features of the head. Of other layers it removes units, not numbers: `auditing/pruned_layers.py`."""
+
     percent: float = Field(ge=0, lt=100)
+
+    @property
+    def percent_removed(self) -> float:  # type: ignore[override]
+        return self.percent
+
+
+class MagnitudePruning(Pruning):
+    """Those with the smallest weights (k outputs: the smallest norm of k weights)."""
 
     @property
     def short(self) -> str:
@@ -74,11 +95,10 @@ class MagnitudePruning(BaseModel):
         return owned.keeping(kept, head[:, kept])
 
 
-class SurgeonPruning(BaseModel):
+class SurgeonPruning(Pruning):
     """Optimal Brain Surgeon. `ridge` is the λ of a ridge fit, whose penalty is part of the Hessian."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    percent: float = Field(ge=0, lt=100)
+    needs_trained_features: ClassVar[bool] = True
     ridge: float = Field(default=0.0, ge=0)
 
     @property
@@ -97,10 +117,9 @@ class SurgeonPruning(BaseModel):
         return owned.keeping(done.kept, done.weights)
 
 
-class Noise(BaseModel):
+class Noise(Defence):
     """Gaussian noise on the published weights, of a standard deviation relative to their root mean square."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     relative: float = Field(ge=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
 
@@ -109,12 +128,12 @@ class Noise(BaseModel):
         return f"noise{self.relative:g}"
 
     def publish(self, owned: Publication) -> Publication:
-        return owned.with_head(self.added(owned.head, seeds.generator(self.seed, "noise")))
+        return owned.with_head(self.elsewhere(owned.head, True, seeds.generator(self.seed, "noise")))
 
-    def added(self, weights: Float[Tensor, "k p"], stream: torch.Generator) -> Float[Tensor, "k p"]:
-        noise = torch.randn(weights.shape, generator=stream, dtype=torch.float64).to(weights.device)
-        size = self.relative * weights.double().square().mean().sqrt()
-        return (weights.double() + size * noise).to(weights.dtype)
+    def elsewhere(self, rows: Float[Tensor, "h d"], matrix: bool, stream: torch.Generator) -> Float[Tensor, "h d"]:
+        noise = torch.randn(rows.shape, generator=stream, dtype=torch.float64).to(rows.device)
+        size = self.relative * rows.double().square().mean().sqrt()
+        return (rows.double() + size * noise).to(rows.dtype)
 
 
 def parse_defences(text: str, *, ridge: float = 0.0, seed: int = 0) -> tuple[Defence, ...]:
@@ -133,10 +152,10 @@ def parse_defences(text: str, *, ridge: float = 0.0, seed: int = 0) -> tuple[Def
 def check_surgeon(defences: tuple[Defence, ...], halfway: bool) -> None:
     """The Hessian of the head is made of its inputs as they are after training, which features halfway are not."""
     for defence in defences:
-        if halfway and isinstance(defence, SurgeonPruning):
+        if halfway and defence.needs_trained_features:
             raise UsageError(
                 f"expected features at the trained weights for {defence.short}, found them halfway; "
-                f"take --features-at trained, or prune{defence.percent:g}"
+                f"take --features-at trained, or prune{defence.percent_removed or 0:g}"
             )
 
 
@@ -171,6 +190,18 @@ def publish(
     for defence in defences:
         owned = defence.publish(owned)
     return owned.observation
+
+
+def elsewhere(weights: Tensor, defences: tuple[Defence, ...], stream: torch.Generator) -> Tensor:
+    """What these defences make of the weights or the bias of another layer of the same model.
+
+    >>> elsewhere(torch.tensor([[1.27, 0.012]]), parse_defences("int8"), torch.Generator())
+    tensor([[1.2700, 0.0100]])
+    """
+    rows = weights.flatten(start_dim=1) if weights.ndim > 1 else weights.reshape(1, -1)
+    for defence in defences:
+        rows = defence.elsewhere(rows, weights.ndim > 1, stream)
+    return rows.reshape(weights.shape)
 
 
 def removed(percent: float, p: int) -> int:

@@ -6,10 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.features.module import ModuleFeatures
-from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import Rows
-from exhume.features.selected_rows import SelectedRows
+from exhume.features.selected_rows import selected
 from exhume.observation import Observation
 
 
@@ -52,22 +49,11 @@ class Publication:
         shift = self.observation.initial_bias
         observation = replace(
             self.observation,
-            features=_some(self.observation.features, kept),
+            features=self.observation.features.keeping(kept),
             weights=head if initial is None else head - initial,
             start=None if self.observation.start is None else self.observation.start.keeping(kept),
             head=None if self.observation.head is None else head,
-            initial_rows=None if before is None else _some_rows(before, kept),
+            initial_rows=None if before is None else selected(before, kept),
             initial_bias=None if shift is None else shift[kept],
         )
         return replace(self, observation=observation, initial=initial)
-
-
-def _some(features: RidgeFeatures | ModuleFeatures, kept: Int[Tensor, " kept"]) -> RidgeFeatures | ModuleFeatures:
-    if isinstance(features, ModuleFeatures):
-        return features.part(kept)
-    bias = None if features.bias is None else features.bias[kept]
-    return replace(features, rows=_some_rows(features.rows, kept), bias=bias)
-
-
-def _some_rows(rows: Rows, kept: Int[Tensor, " kept"]) -> SelectedRows:
-    return SelectedRows(rows.whole, rows.index[kept]) if isinstance(rows, SelectedRows) else SelectedRows(rows, kept)

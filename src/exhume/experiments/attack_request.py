@@ -4,9 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from exhume.attacks.foundation.certificate import split_rows
 from exhume.attacks.foundation.hyperparameters import OptionValue
@@ -22,12 +20,12 @@ from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.subspace.file import read_subspace
 from exhume.errors import UsageError
 from exhume.experiments.attack_files import content_digest, read_spectrum
-from exhume.experiments.known_samples import check_missing, keep_known, write_known
+from exhume.experiments.known_samples import keep_known
 from exhume.experiments.run import RunFolder
 from exhume.known import load_known
 from exhume.observation import Observation
+from exhume.recipe import read_recipe
 from exhume.requests.attack import AttackOptions
-from exhume.requests.request import Option
 from exhume.torch_values import parse_device, parse_dtype, parse_products
 from exhume.values import parse_samples
 
@@ -37,18 +35,24 @@ class AttackRequest(AttackOptions):
 
     def method_for(self, outline: Outline) -> AnyMethod:
         """The method, with all options checked against the victim, but without what files tell it."""
-        self._check_files_are_used()
         return choose(self.settings(), lambda method: outline)
 
-    def settings(self, seed: int = 0, ranks: Ranks = ALONE) -> AttackSettings:
-        """All but what is in files."""
+    def settings(
+        self, seed: int = 0, ranks: Ranks = ALONE, image_shape: tuple[int, int, int] | None = None
+    ) -> AttackSettings:
+        """All but what files say of the data. `image_shape` is that of the images to measure a spectrum for."""
         split_rows(1, self.held_out)  # refuses what is no fraction
+        self._check_files_are_used()
         known = AttackOptions.complete().model_fields
+        spectrum = None
+        if self.spectrum is not None and image_shape is not None:
+            spectrum = read_spectrum(Path(self.spectrum), image_shape)
         return AttackSettings(
             method=self.method,
             options=self.options(),
             subspace=self._subspace_source(),
             prior=self.prior,
+            spectrum=spectrum,
             resolution=self.resolution,
             samples=parse_samples(str(self.samples)),
             seed=seed,
@@ -71,21 +75,20 @@ class AttackRequest(AttackOptions):
 
     def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
         """The attack on the observation of a run, with what its files tell."""
-        settings, shape = self.settings(seed, ranks), observation.image_shape
-        self._check_files_are_used()
+        settings = self.settings(seed, ranks, observation.image_shape)
         if settings.subspace == "given":
             observation = replace(observation, subspace=read_subspace(Path(str(self.subspace)), observation.d))
         if self._takes_known:
             given = None if self.known is None else Path(self.known)
             observation = replace(observation, known=keep_known(folder, given, observation.d))
-        if self.spectrum is not None and shape is not None:
-            settings = replace(settings, spectrum=read_spectrum(Path(self.spectrum), shape))
+        if self.recipe_file is not None:
+            observation = replace(observation, recipe=read_recipe(Path(self.recipe_file)))
         return prepare(observation, settings)
 
     def files(self) -> dict[str, str]:
         """The options that are files, as they were given."""
         subspace = self.subspace if self._subspace_source() == "given" else None
-        named = {"subspace": subspace, "known": self.known, "spectrum": self.spectrum}
+        named = {"subspace": subspace, "known": self.known, "spectrum": self.spectrum, "recipe": self.recipe_file}
         return {option: path for option, path in named.items() if path is not None}
 
     def read_files(self, outline: Outline) -> dict[str, str]:
@@ -100,6 +103,8 @@ class AttackRequest(AttackOptions):
             read_subspace(paths["subspace"], outline.d)
         if "known" in paths:
             load_known(paths["known"], outline.d)
+        if "recipe" in paths:
+            read_recipe(paths["recipe"])
         if "spectrum" in paths and outline.image_shape is not None:
             read_spectrum(paths["spectrum"], outline.image_shape)
         return {option: content_digest(path) for option, path in paths.items()}
@@ -107,8 +112,8 @@ class AttackRequest(AttackOptions):
     def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
         """What makes it another attack: its method by its own name, every setting that is not the default, and what is
         in its files (`read_files`)."""
-        told = self.model_dump(mode="json", exclude_defaults=True)
-        return told | dict(contents) | {"method": self.method_for(outline).name}
+        given = self.model_dump(mode="json", exclude_defaults=True)
+        return given | dict(contents) | {"method": self.method_for(outline).name}
 
     @property
     def _takes_known(self) -> bool:
@@ -124,6 +129,8 @@ class AttackRequest(AttackOptions):
         if self.known is not None and not self._takes_known:
             takers = " or ".join(method.name for method in known_methods() if method.takes_known)
             raise UsageError(f"expected --known with --method {takers}, found {self.method}")
+        if self.recipe_file is not None and self.method != "replay":
+            raise UsageError(f"expected --recipe-file with --method replay, found {self.method}")
         if not self._has_prior:
             for option, value in (("--spectrum", self.spectrum), ("--resolution", self.resolution)):
                 if value is not None:
@@ -134,34 +141,3 @@ class AttackRequest(AttackOptions):
             case None | "first-layer" | "moments":
                 return self.subspace
         return "given"
-
-
-class SweptAttackRequest(AttackRequest):
-    """An attack of a sweep, which also makes its victims: it can do for each of them what `exhume known` does.
-
-    `missing` is the sample that an informed adversary does not know. `seed` is that of the attack; None: the victim's.
-    """
-
-    missing: Annotated[int, Field(ge=0), Option("The number of the sample that is not known.")] = 0
-    seed: Annotated[int | None, Field(ge=0, lt=2**63), Option("Of the attack; default: the victim's.")] = None
-
-    def method_for(self, outline: Outline) -> AnyMethod:
-        if "missing" in self.model_fields_set and not self._knows_others:
-            found = "known, which says what is missing" if self._takes_known else f"method {self.method}"
-            raise UsageError(f"expected missing with method informed and without known, found {found}; leave it out")
-        if self._knows_others and outline.samples is not None:
-            check_missing(self.missing, outline.samples)
-        return super().method_for(outline)
-
-    def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
-        if self._knows_others:
-            write_known(folder, self.missing)
-        return super().prepare(folder, observation, seed, ranks)
-
-    def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
-        """Without the seed, which is told from that of the victim elsewhere."""
-        return {name: value for name, value in super().identity(outline, contents).items() if name != "seed"}
-
-    @property
-    def _knows_others(self) -> bool:
-        return self._takes_known and self.known is None

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from exhume.attacks.probes.ranking import Probe
 from exhume.errors import ExhumeError, UsageError
+from exhume.files import read_any_tensors
 from exhume.layer_states import LayerStates, changed
 from exhume.networks.head import with_bias
 
@@ -44,15 +45,7 @@ class _Head:
 
 
 def _matrix(path: Path) -> _Head:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise ExhumeError(f"expected a head in {path}, found no such file")
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+    tensors = read_any_tensors(path, f"expected a head in {path}, found no such file")
     layers = [name for name, tensor in tensors.items() if tensor.ndim == 2 and name.rpartition(".")[2] == "weight"]
     if len(layers) != 1:
         found = ", ".join(sorted(tensors)[:8]) or "no tensor"

@@ -23,12 +23,12 @@ def told_preparation(used: Preparation) -> dict[str, Any]:
 
 def preparation_of(config: dict[str, Any], image_shape: tuple[int, int, int]) -> Preparation | None:
     """For images that the model never saw; None where config.json does not tell."""
-    data, told = config.get("data") or {}, config.get(KEY)
+    data, kept = config.get("data") or {}, config.get(KEY)
     numbers: tuple[Any, Any] | None
-    if told is None:
+    if kept is None:
         numbers = _BY_NAME.get(str(data.get("standardise")))
     else:
-        numbers = (told.get("mean"), told.get("std")) if isinstance(told, dict) else (None, None)
+        numbers = (kept.get("mean"), kept.get("std")) if isinstance(kept, dict) else (None, None)
     if numbers is None:
         return None
     dtype = torch.float64 if data.get("dtype") == "float64" else torch.float32

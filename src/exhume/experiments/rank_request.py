@@ -52,13 +52,13 @@ def _rank_run(request: RankRequest) -> RankDone:
     members = candidates.members
     if members is None and truth is not None and candidates.rows.shape[1] == truth.inputs.shape[1]:
         members = rows_among(candidates.rows.to(truth.inputs.dtype), truth.inputs)
-    told = request.loss if request.loss is not None else run.summary().get("loss_function", "none")
+    loss = request.loss if request.loss is not None else run.summary().get("loss_function", "none")
     ranked = rank_against(
         Probe.of(observation),
         candidates,
         others,
         members=members,
-        loss=_loss(told),
+        loss=_loss(loss),
         samples=observation.knowledge.samples,
         seed=request.seed,
     )
@@ -128,7 +128,7 @@ def _channels(text: str, channels: int, flag: str) -> Tensor:
     except ValueError:
         values = []
     if len(values) not in (1, channels) or (flag == "--std" and min(values) <= 0):
-        raise UsageError(f"expected {flag} as one number or {channels}, one a channel, found {text!r}")
+        raise UsageError(f"expected {flag} as one number or {channels}, one per channel, found {text!r}")
     return torch.tensor(values * channels if len(values) == 1 else values)
 
 

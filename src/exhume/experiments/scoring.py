@@ -70,9 +70,9 @@ def score(truth: Truth, found: Reconstruction, features: RidgeFeatures | ModuleF
     if truth.image_shape is not None and min(truth.image_shape[1:]) >= 3:
         originals = truth.preparation.to_pixels(truth.inputs, truth.preparation.scale)
         images = image_scores(originals, matched_pixels(truth, found, evaluation.matching))
-    coarse, told = None, found.facts.get("resolution")
-    if truth.image_shape is not None and told is not None and "frequencies" in told:
-        coarse = low_resolution(truth.inputs, found.candidates, truth.image_shape, told["frequencies"])
+    coarse, resolution = None, found.facts.get("resolution")
+    if truth.image_shape is not None and resolution is not None and "frequencies" in resolution:
+        coarse = low_resolution(truth.inputs, found.candidates, truth.image_shape, resolution["frequencies"])
     return Scores(evaluation, images, directions_only, coarse, recognised=recognised(truth.inputs, found.candidates))
 
 

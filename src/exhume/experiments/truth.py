@@ -87,7 +87,7 @@ def load_truth(path: Path) -> Truth:
 
 
 def _check_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """n rows of d finite numbers, one label, class and scale each; a mean and a standard deviation a channel."""
+    """n rows of d finite numbers, one label, class and scale each; a mean and a standard deviation per channel."""
     inputs, mean = tensors["inputs"], tensors["mean"]
     if inputs.ndim != 2 or inputs.numel() == 0:
         raise ExhumeError(f"expected n x d inputs in {path}, found shape {list(inputs.shape)}")

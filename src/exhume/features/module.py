@@ -66,6 +66,11 @@ class ModuleFeatures:
             raise UsageError(f"expected a group for each of {self.p} features, found {list(self.groups.shape)}")
 
     @property
+    def sign_blind(self) -> bool:
+        """Networks have biases, or units of both signs: the sign of an input is part of what they read."""
+        return False
+
+    @property
     def norm_blind(self) -> bool:
         """Whether g(t x) = t g(x) for t > 0, tried on one input: weights then cannot tell a norm from a coefficient."""
         probe = torch.randn(1, self.d, generator=torch.Generator().manual_seed(0)).to(self.dtype)
@@ -99,6 +104,10 @@ class ModuleFeatures:
         chosen = everything[coordinates].clone()
         groups = None if self.groups is None else self.groups[coordinates].clone()
         return replace(self, chosen=chosen, groups=groups, p=len(chosen))
+
+    def keeping(self, kept: Int[Tensor, " kept"]) -> "ModuleFeatures":
+        """What is left of them after pruning."""
+        return self.part(kept)
 
     def held_out(self, share: float, generator: torch.Generator) -> Int[Tensor, " q"]:
         """Coordinates of whole groups, drawn at random, that make up about this share; at least one group is left."""

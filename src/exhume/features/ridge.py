@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.activations import Activation
 from exhume.features import memory
 from exhume.features.rows import HeldRows, Rows, blocks, raw_bytes
+from exhume.features.selected_rows import SelectedRows, selected
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,9 @@ class RidgeFeatures:
     source: ClassVar[None] = None
     """No network has to be built for them."""
     networks: ClassVar[tuple[()]] = ()
-    chosen: ClassVar[None] = None
     constant: ClassVar[bool] = False
+    dtype: ClassVar[None] = None
+    """They are computed in that of the inputs."""
     note: ClassVar[None] = None
 
     @property
@@ -55,13 +57,26 @@ class RidgeFeatures:
         return self.rows.d
 
     @property
+    def chosen(self) -> Int[Tensor, " p"] | None:
+        """Which features of an unpruned model these are; None: all."""
+        return self.rows.index if isinstance(self.rows, SelectedRows) else None
+
+    @property
     def norm_blind(self) -> bool:
         """Whether weights cannot tell the norm of a sample from its coefficient: φ is homogeneous, without bias."""
         return self.activation.homogeneous and self.bias is None
 
+    def form(self, matrix: str = "V") -> str:
+        return f"{self.activation.name}({matrix}x{'' if self.bias is None else ' + b'})"
+
+    @property
+    def sign_blind(self) -> bool:
+        """Whether weights cannot tell the sign of a sample, or only all signs together."""
+        return self.bias is None and (self.activation.parity != "none" or self.activation.linear_plus_even)
+
     @property
     def description(self) -> str:
-        return f"{self.activation.name}(Vx{'' if self.bias is None else ' + b'}), V of {self.p:,} x {self.d:,} numbers"
+        return f"{self.form()}, V of {self.p:,} x {self.d:,} numbers"
 
     def telltale(self, like: Tensor) -> Iterator[bytes]:
         """What tells these features from others: the activation, the first rows, the bias."""
@@ -74,6 +89,11 @@ class RidgeFeatures:
         """The features start..stop-1: each row is an equation of its own, so any part is a smaller problem."""
         bias = None if self.bias is None else self.bias[start:stop]
         return replace(self, rows=self.rows.part(start, stop), bias=bias)
+
+    def keeping(self, kept: Int[Tensor, " kept"]) -> "RidgeFeatures":
+        """What is left of them after pruning."""
+        bias = None if self.bias is None else self.bias[kept]
+        return replace(self, rows=selected(self.rows, kept), bias=bias)
 
     def preactivation_blocks(
         self, inputs: Float[Tensor, "m d"], out: Float[Tensor, "m p"] | None = None

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from exhume.activations import Activation, activations
+from exhume.activations import ACTIVATIONS, Activation
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
@@ -55,7 +55,7 @@ def as_ridge(network: PenultimateFeatures) -> RidgeForm | None:
     for layer in layers:
         for weight, bias, normed in _affine_maps(model, layer):
             linear = nn.functional.linear(probes, weight, bias)
-            for activation in activations().values():
+            for activation in ACTIVATIONS.all().values():
                 if _agree(activation, linear, seen):
                     shift = bias if bias.any() else None
                     return RidgeForm(RidgeFeatures(HeldRows(weight), activation, shift, trained=True), normed)

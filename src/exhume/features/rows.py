@@ -189,7 +189,9 @@ def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = to
 
 
 def raw_bytes(values: Tensor) -> bytes:
-    return values.cpu().contiguous().view(torch.uint8).numpy().tobytes()  # numpy has no bfloat16
+    # cloned, because one number that was cut out of a matrix keeps its stride; numpy has no bfloat16
+    flat = values.cpu().flatten().clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8).numpy().tobytes()
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:
@@ -200,8 +202,8 @@ def write_rows(rows: Rows, path: Path) -> MappedRows:
         dtype = torch.float32
     size = rows.p * rows.d * dtype.itemsize
     entry = {"dtype": written[dtype], "shape": [rows.p, rows.d], "data_offsets": [0, size]}
-    told = {"exhume": json.dumps({"kind": "features", "schema": SCHEMA})}
-    header = json.dumps({"__metadata__": told, TENSOR_NAME: entry}).encode()
+    described = {"exhume": json.dumps({"kind": "features", "schema": SCHEMA})}
+    header = json.dumps({"__metadata__": described, TENSOR_NAME: entry}).encode()
     header += b" " * (-(8 + len(header)) % 64)  # data aligned as in memory: products then round as they do there
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)

@@ -52,3 +52,8 @@ class SelectedRows:
 
     def part(self, start: int, stop: int) -> "SelectedRows":
         return SelectedRows(self.whole, self.index[start:stop])
+
+
+def selected(rows: Rows, kept: Int[Tensor, " kept"]) -> SelectedRows:
+    """Some of them, which may be some of others already."""
+    return SelectedRows(rows.whole, rows.index[kept]) if isinstance(rows, SelectedRows) else SelectedRows(rows, kept)

@@ -47,7 +47,7 @@ class Share:
         return replace(features, rows=DealtRows(features.rows, self, 0, self.count(features.p)), bias=bias)
 
     def columns(self, values: Float[Tensor, "k p"]) -> Float[Tensor, "k own"]:
-        """Numbers that belong to the rows, one a row."""
+        """Numbers that belong to the rows, one per row."""
         return values if self.size == 1 else values[:, self.numbers(values.shape[1]).to(values.device)]
 
 

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import UsageError
-from exhume.metrics.matching import UNMATCHED_DISTANCE, Matching, assign, check_rows, match, to_norm
+from exhume.metrics.matching import UNMATCHED_DISTANCE, Matching, assign, check_rows, match, match_by_norm, to_norm
 from exhume.shown import Shown
 
 if TYPE_CHECKING:
@@ -113,21 +113,17 @@ class Evaluation(Shown):
 def relative_errors(
     samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"], directions_only: bool = False
 ) -> Float[Tensor, " n"]:
-    """‖x_i − x^_π(i)‖ / ‖x_i‖ after one-to-one matching, without freedom of signs; 1 for a sample left without one.
+    """‖x_i − x^_π(i)‖ / ‖x_i‖ after one-to-one matching, without freedom of signs; 1 for a sample left without one, or
+    with none closer than its norm.
 
     >>> relative_errors(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 3.0]])).tolist()
-    [0.20000000298023224]
+    [0.2]
     >>> relative_errors(torch.ones(2, 3), torch.ones(0, 3)).tolist()
     [1.0, 1.0]
     """
-    if not len(candidates):
-        return torch.ones_like(samples[:, 0])
     if directions_only:
         samples, candidates = to_norm(samples, 1.0), to_norm(candidates, 1.0)
-    found = match(samples, candidates, sign_free=False)
-    rows = candidates[found.candidate.clamp_min(0)]
-    norms = samples.norm(dim=1).clamp_min(torch.finfo(samples.dtype).tiny)
-    return torch.where(found.candidate >= 0, (samples - rows).norm(dim=1) / norms, 1.0)
+    return match_by_norm(samples, candidates, sign_free=False).distance
 
 
 def reconstruction_error(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]) -> float:

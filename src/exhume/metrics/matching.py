@@ -28,7 +28,7 @@ class Matching:
     sign: Float[Tensor, " n"]
     """The s_i = ±1 that brings the candidate closer; +1 without candidate or if signs are not free."""
     distance: Float[Tensor, " n"]
-    """‖x_i - s_i x^_π(i)‖₂ / √d, and 1 without candidate."""
+    """‖x_i - s_i x^_π(i)‖₂ over √d (`match`) or over ‖x_i‖ (`match_by_norm`), and 1 without candidate."""
 
     @property
     def matched(self) -> Bool[Tensor, " n"]:
@@ -59,6 +59,41 @@ def match(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"], sign_
     candidate[rows] = columns
     sign[rows] = torch.where(opposite < same, -1.0, 1.0).to(sign.dtype)[rows, columns]
     distance[rows] = cost[rows, columns] / d**0.5
+    return Matching(candidate, sign, distance)
+
+
+def match_by_norm(
+    samples: Float[Tensor, "n d"],
+    candidates: Float[Tensor, "m d"],
+    sign_free: bool,
+    norms: Float[Tensor, " n"] | None = None,
+) -> Matching:
+    """The same with distances over the sample's own norm: the π that minimises Σ_i min(‖x_i − s_i x^_π(i)‖ / ‖x_i‖, 1).
+    `norms` may be given instead.
+
+    A candidate farther than the sample's own norm is worse than none, and counts as none: so a few wild candidates
+    cannot tear good pairs apart for the sake of a smaller sum.
+
+    >>> wild = torch.tensor([[1.0, 0.0], [9.0, 9.0]])
+    >>> match_by_norm(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), wild, sign_free=False).candidate
+    tensor([ 0, -1])
+    """
+    check_rows(samples, candidates)
+    x, y = samples.detach().cpu().double(), candidates.detach().cpu().double()
+    scale = (x.norm(dim=1) if norms is None else norms).clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+    same = _distances(x, y) / scale
+    opposite = _distances(x, -y) / scale if sign_free else torch.full_like(same, torch.inf)
+    cost = torch.minimum(same, opposite).clamp_max(UNMATCHED_DISTANCE)
+    rows, columns = assign(cost)
+    near = cost[rows, columns] < UNMATCHED_DISTANCE
+    rows, columns = rows[near], columns[near]
+
+    candidate = torch.full((len(x),), NO_CANDIDATE, dtype=torch.int64)
+    sign = torch.ones(len(x), dtype=torch.float64)
+    distance = torch.full((len(x),), UNMATCHED_DISTANCE, dtype=torch.float64)
+    candidate[rows] = columns
+    sign[rows] = torch.where(opposite < same, -1.0, 1.0).to(sign.dtype)[rows, columns]
+    distance[rows] = cost[rows, columns]
     return Matching(candidate, sign, distance)
 
 

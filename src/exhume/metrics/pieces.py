@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.metrics.matching import match, to_norm
+from exhume.metrics.matching import match_by_norm, to_norm
 
 SHARE = 0.9  # of the pieces of a record that have to come back for the record to count
 FAINT = 0.1  # of the median norm
@@ -35,12 +35,17 @@ def piece_errors(
         distinct, found = to_norm(distinct, 1.0), to_norm(found, 1.0)
     norms = distinct.norm(dim=1)
     norms = norms.clamp_min(max(FAINT * float(norms.median()), torch.finfo(torch.float64).tiny))
-    errors = torch.ones(len(distinct), dtype=torch.float64)
-    if len(found):
-        matching = match(distinct, found, sign_free=False)
-        apart = (distinct - found[matching.candidate.clamp_min(0)]).norm(dim=1) / norms
-        errors = torch.where(matching.matched, apart, errors)
+    errors = match_by_norm(distinct, found, sign_free=False, norms=norms).distance
     return errors[place].reshape(n, v)
+
+
+def nearest_pieces(pieces: Float[Tensor, "n v c"], others: Float[Tensor, "m v c"]) -> Float[Tensor, "n v"]:
+    """‖piece − other‖ / ‖piece‖ for the closest piece of other records, which may stand for several."""
+    flat, rows = pieces.detach().cpu().double().flatten(0, 1), others.detach().cpu().double().flatten(0, 1)
+    norms = flat.norm(dim=1)
+    norms = norms.clamp_min(max(FAINT * float(norms.median()), torch.finfo(torch.float64).tiny))
+    apart = torch.cat([torch.cdist(part, rows).amin(dim=1) for part in flat.split(1024)])
+    return (apart / norms).reshape(pieces.shape[:2])
 
 
 def record_errors(errors: Float[Tensor, "n v"]) -> Float[Tensor, " n"]:

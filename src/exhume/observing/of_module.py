@@ -17,6 +17,7 @@ from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, averaged_features, axis_groups, penultimate_features
 from exhume.features.ridge import RidgeFeatures
 from exhume.layer_states import LayerStates
+from exhume.network_ends import NetworkEnds
 from exhume.networks.feature_layout import feature_layout
 from exhume.networks.head import PenultimateFeatures, find_head, name_of, plain_head, with_bias
 from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
@@ -25,6 +26,7 @@ from exhume.observing.beside import Beside, layers_beside
 from exhume.observing.dense_layers import dense_layers, in_order
 from exhume.observing.of_head import observe_head
 from exhume.observing.ridge_view import seen_as_ridge
+from exhume.recipe import Recipe
 
 Start = Mapping[str, Tensor] | Literal["zero"] | None
 """The state dict before training, "zero" for a head that started at zero, None where nobody knows."""
@@ -41,17 +43,20 @@ def observe(
     norm: float | None = None,
     optimiser: Mapping[str, Any] | None = None,
     average: Mapping[str, Tensor] | None = None,
+    training: Recipe | None = None,
 ) -> Observation:
     """What an attacker sees of a module: the features before its head, and the head's change, or the head itself.
 
     `head` is the name of a linear layer, the last one that is called if None. `initial` is the state dict before
     training, "zero" for a head that started at zero, or None where nobody knows. `input_shape` is that of one input,
     `norm` that of every training row, if an attacker would know it. `optimiser` is the state dict of the optimiser and
-    `average` that of a moving average of the model, where a checkpoint holds them beside the weights.
+    `average` that of a moving average of the model, where a checkpoint holds them beside the weights. `training` is the
+    recipe, where its owner declares it.
     """
     shape = default_input_shape(model) if input_shape is None else input_shape
     beside = Beside(optimiser, average)
-    return look_at(model, shape, head, initial, norm, image_shape=as_image(shape), beside=beside).observation
+    seen = look_at(model, shape, head, initial, norm, image_shape=as_image(shape), beside=beside)
+    return replace(seen.observation, recipe=training)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +104,18 @@ def look_at(
     features = end if start is None or not moved else averaged_features(start, end)
     seen = seen_as_ridge(observe_head(features, last, knowledge, image_shape, initial=first))
     published: RidgeFeatures | ModuleFeatures = end
-    if isinstance(seen.features, RidgeFeatures):
-        published = seen_as_ridge(observe_head(end, last, Knowledge())).features
+    form = []
+    if not seen.features.is_network:
+        published = seen_as_ridge(observe_head(end, last, Knowledge())).ridge
+        form = [f"The features are {published.form('W')}: tried out."]
     layers: tuple[LayerStates, ...] = () if started is None else dense_layers(trained, started, input_shape)
     others, unused = ((), ()) if beside is None else layers_beside(trained, beside, input_shape)
     return SeenModule(
-        observation=replace(seen, layers=in_order([*layers, *others])),
+        observation=replace(
+            seen,
+            layers=in_order([*layers, *others]),
+            ends=None if started is None else NetworkEnds(started, trained),
+        ),
         published=published,
         head_name=name,
         head=last[:, : published.p],  # φ(Wx + b) has no constant feature, and so no weight for one
@@ -112,7 +123,7 @@ def look_at(
         trained=trained,
         started=started,
         drift=drift,
-        notes=tuple(note for note in (said, _form(published), *unused) if note),
+        notes=tuple(note for note in (said, *form, *unused) if note),
     )
 
 
@@ -143,12 +154,6 @@ def _drift(trained: PenultimateFeatures, started: PenultimateFeatures) -> float:
 
 def _initial(initial: Start) -> Initial:
     return "known" if isinstance(initial, Mapping) else "zero" if initial == "zero" else "distribution"
-
-
-def _form(features: RidgeFeatures | ModuleFeatures) -> str | None:
-    if isinstance(features, ModuleFeatures):
-        return None
-    return f"The features are {features.activation.name}(Wx{'' if features.bias is None else ' + b'}): tried out."
 
 
 def default_input_shape(model: nn.Module) -> tuple[int, ...]:

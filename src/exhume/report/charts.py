@@ -92,7 +92,7 @@ def loss_charts(
 
 
 def error_charts(frames: list[dict[str, Any]], chance: float | None) -> dict[str, dict[str, Any]]:
-    """The reconstruction error at each snapshot, and its chance level."""
+    """The median relative error at each snapshot, and its chance level."""
     known = [frame for frame in frames if frame["error"] is not None]
     levels = [] if chance is None else [chance]
     found = {across: chart_of([_series(known, across, "error")], levels) for across in ("iteration", "passes")}

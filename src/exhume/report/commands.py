@@ -45,14 +45,14 @@ def _victim_of_before(config: Mapping[str, Any]) -> dict[str, object]:
     private = {_PRIVATE_OPTIONS.get(name, name): value for name, value in (model.get("privacy") or {}).items()}
     parts = {**data, **(model.get("recipe") or {}), **model, **private, "defence": config.get("defence")}
     named = {_OPTIONS.get(name, name): value for name, value in parts.items() if name not in _NO_OPTIONS}
-    told = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in named.items()}
-    return {name: value for name, value in told.items() if value not in (None, "") and value is not False}
+    values = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in named.items()}
+    return {name: value for name, value in values.items() if value not in (None, "") and value is not False}
 
 
 def _attack_of_before(found: Reconstruction) -> dict[str, object]:
     """The options of an attack that kept no request, as far as its settings tell them."""
-    told = found.settings | {"step": found.settings.get("step_size"), "seed": found.seed}
-    told |= {"method": found.method} if found.method in method_names() else {}
-    options = {name: told[name] for name in _ATTACK_OPTIONS if told.get(name) is not None}
+    settings = found.settings | {"step": found.settings.get("step_size"), "seed": found.seed}
+    settings |= {"method": found.method} if found.method in method_names() else {}
+    options = {name: settings[name] for name in _ATTACK_OPTIONS if settings.get(name) is not None}
     kept = AttackCommand.from_config({**options, "run": "run"}).to_config()
     return {name: value for name, value in kept.items() if name != "run"}

@@ -66,6 +66,7 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "noun": "image" if observation.image_shape is not None else "sample",
         "verdict": verdict(case_of(subject, evidence)),
         "not_tested": not_tested(found, observation, has_truth, subject.defences, subject.attempts),
+        "stronger": subject.stronger,
         "defences": subject.defences,
         "artefact": _artefact(subject),
         "knowledge": knowledge(found, observation),
@@ -79,6 +80,8 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "compared": None if reading is None else compared(reading),
         "control": evidence.control,
         "directions_only": evidence.directions_only,
+        "directions": evidence.directions,
+        "sign_free": evidence.sign_free,
         "rows": evidence.rows[:MOST_ROWS],
         "rows_left_off": max(0, len(evidence.rows) - MOST_ROWS),
         **_pictures(evidence, reveal),
@@ -96,23 +99,30 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
 def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
     found, control = subject.found, evidence.control or {}
     certificate = None if found is None else found.certificate
+    checked = certificate is not None and certificate.held_out_loss is not None
+    records = None if evidence.recovered is None else len(evidence.rows)
     findings = Findings(
         outcome=None if certificate is None else certificate.outcome,
-        held_out=certificate is None or certificate.held_out_loss is not None,
+        held_out=certificate.held_out_rows if certificate is not None and checked else 0,
         stopped=subject.stopped,
         broken=tuple(subject.recipes["broken"]) if subject.recipes else (),
         loss=None if found is None else found.loss,
+        determined=_determined(subject, records),
+        starts=subject.starts,
         floor=subject.floor,
-        samples=None if evidence.recovered is None else len(evidence.rows),
+        samples=records,
         recovered=evidence.recovered,
+        directions=evidence.directions,
         control_samples=control.get("samples"),
         control_recovered=control.get("recovered"),
+        control_directions=control.get("directions"),
     )
     units = found is not None and found.method == SilentUnits.name
     reading = reading_of(found, subject.observation)
     return VerdictInput(
         findings,
-        candidates=0 if found is None else trusted(found) if units else len(found.candidates),
+        candidates=0 if found is None else len(found.candidates),
+        trusted=0 if found is None else _trusted(found),
         noun="image" if subject.observation.image_shape is not None else "sample",
         held_out_loss=None if certificate is None else certificate.held_out_loss,
         held_out_rows=0 if certificate is None else certificate.held_out_rows,
@@ -121,8 +131,22 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         pictures=int(found.facts.get("pictures") or 0) if found is not None else 0,
         pieces=None if reading is None else reading.noun,
         whole=reading is not None and reading.pieces > 1,
+        start_known=subject.observation.knowledge.initial != "distribution",
         **_held_out(found),
     )
+
+
+def _trusted(found: Reconstruction) -> int:
+    """Files of the first form keep no confidence per candidate; where all is recovered, every one is trusted."""
+    whole = found.outcome is Outcome.RECOVERED and not found.certificate.confidence
+    return len(found.candidates) if whole else found.trusted
+
+
+def _determined(subject: Subject, records: int | None) -> bool | None:
+    """Whether p >= dn, for the n that the owner tells; records can only make it more."""
+    if subject.samples is None:
+        return None
+    return subject.observation.p >= subject.observation.d * max(subject.samples, records or 0)
 
 
 def _held_out(found: Reconstruction | None) -> dict[str, str]:
@@ -130,10 +154,6 @@ def _held_out(found: Reconstruction | None) -> dict[str, str]:
     if found is None or found.held_out is None:
         return {}
     return {"held_out": found.held_out.what, "looked_at": found.held_out.looked_at}
-
-
-def trusted(found: Reconstruction) -> int:
-    return sum(value >= 0.5 for value in found.certificate.confidence)
 
 
 def without_pictures(content: dict[str, Any]) -> dict[str, Any]:
@@ -245,6 +265,7 @@ def _attack(subject: Subject, found: Reconstruction) -> dict[str, Any]:
         "finished": subject.finished,
         "stopped": subject.stopped,
         "candidates": len(found.candidates),
+        "trusted": found.trusted,
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,
         "held_out_rows": found.certificate.held_out_rows,
@@ -269,7 +290,7 @@ def _layer(found: Reconstruction) -> dict[str, Any] | None:
         "rank": facts["rank"],
         "gap": facts["gap"],
         "found": facts.get("pieces", len(found.candidates)),
-        "trusted": facts.get("pieces_trusted", trusted(found)),
+        "trusted": facts.get("pieces_trusted", found.trusted),
         "directions_only": facts["directions_only"],
         "expected_error": facts.get("expected_error"),
     }
@@ -278,7 +299,7 @@ def _layer(found: Reconstruction) -> dict[str, Any] | None:
 def _converged(found: Reconstruction) -> bool | None:
     """Whether the attack fitted the weights that it used; None where a partial outcome leaves that open."""
     if found.outcome is not Outcome.PARTIAL:
-        return found.outcome is Outcome.RECOVERED or (found.outcome is Outcome.SPURIOUS and found.loss <= FITTED)
+        return found.outcome is Outcome.RECOVERED or found.loss <= FITTED
     tolerance = found.settings.get("tolerance")
     return None if tolerance is None else found.loss <= tolerance
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from exhume.attacks.running.snapshots import Snapshot
 from exhume.experiments.scoring import matched_pixels
-from exhume.metrics.matching import Matching, match, to_norm
+from exhume.metrics.matching import Matching
+from exhume.metrics.records import compare
 from exhume.picture_grid import from_rows
 from exhume.reconstruction import Reconstruction
 from exhume.report.pictures import blurred, to_base64_png
@@ -52,7 +53,7 @@ def recovery(subject: Subject, rows: list[dict[str, Any]], reveal: bool) -> Reco
             "loss": snapshot.loss,
             "held_out_loss": loss,
             "candidates": len(snapshot.candidates),
-            "error": float(matching.distance.mean()) if subject.truth is not None else None,
+            "error": float(matching.distance.median()) if subject.truth is not None else None,
             "distances": [float(f"{float(matching.distance[index]):.3g}") for index in order[:MOST_BARS]],
         }
         for snapshot, loss, matching in zip(snapshots, unseen, matchings, strict=True)
@@ -63,10 +64,10 @@ def recovery(subject: Subject, rows: list[dict[str, Any]], reveal: bool) -> Reco
 def _matched(subject: Subject, found: Reconstruction, snapshot: Snapshot) -> Matching:
     samples = found.candidates.float() if subject.truth is None else subject.truth.inputs.float()
     candidates = snapshot.candidates.float()
-    if subject.observation.features.norm_blind:
-        norm = samples.shape[1] ** 0.5
-        samples, candidates = to_norm(samples, norm), to_norm(candidates, norm)
-    return match(samples, candidates, sign_free=True)
+    features = subject.observation.features
+    only = bool(found.facts.get("directions_only", features.norm_blind))
+    sign_free = features.sign_blind and "layer" not in found.facts
+    return compare(samples, candidates, directions_only=only, sign_free=sign_free).matching
 
 
 def _strips(

@@ -24,7 +24,7 @@ def not_tested(
         starts = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
         gaps = [f"Attacks other than {' and '.join(methods)}, and other starts than {starts}."]
     gaps += [
-        _other_layers(found, observation),
+        _other_layers(attempts),
         "Membership inference, attribute inference, and attacks through the model's answers alone (black-box).",
         _other_priors(found),
         not_audited(defences),
@@ -50,6 +50,7 @@ _TITLES: dict[Kind, str] = {
     "subspace": "A subspace that the data lie in",
     "labels": "The labels",
     "records": "Any training sample, or the seed that drew them",
+    "recipe": "The recipe of the training",
 }
 
 
@@ -65,7 +66,7 @@ def knowledge(found: Reconstruction | None, observation: Observation) -> list[di
 
 def _as_told(found: Reconstruction | None, observation: Observation) -> Given:
     """For attacks that left no record: what the observation says, and the settings and facts of the attack."""
-    given = of_the_head(observation.told(told_samples(found, observation)))
+    given = of_the_head(observation.knowing(told_samples(found, observation)))
     if observation.initial_rows is not None:
         given["body"] = "the first layer"
     if found is not None and found.facts.get("prior"):
@@ -84,17 +85,20 @@ def _other_priors(found: Reconstruction | None) -> str:
     return f"Attackers who also hold a learned image prior, or another one than was used ({used})."
 
 
-def _other_layers(found: Reconstruction | None, observation: Observation) -> str:
-    if observation.layers:
-        return (
-            f"Layers other than the head and {observation.layers[0].name}, and what several layers give away together."
-        )
-    first = observation.initial_rows is not None
-    if found is not None and found.given:
-        first = "first layer" in found.given.get("body", "") or "both layers" in found.given["weights"]
-    if not first:
-        return "Layers other than the head, and what several layers give away together."
-    return "Layers other than the head and the first one, which was used."
+_PLACES = {"head": "the head", "first": "the first one"}
+
+
+def _other_layers(attempts: list[dict[str, Any]]) -> str:
+    """By the layers that attacks have read which ran, and whether one of them has read several together."""
+    ran = [line.get("layers", ["head"]) for line in attempts if line["outcome"] is not None]
+    read = list(dict.fromkeys(_PLACES.get(name, f"layer {name!r}") for layers in ran for name in sorted(layers)))
+    together = any(len(layers) > 1 or "all" in layers for layers in ran)
+    if any("all" in layers for layers in ran):
+        return "Other attacks on what the layers give away together."
+    if not read:
+        return "Any layer."
+    several = "" if together else ", and what several layers give away together"
+    return f"Layers other than {' and '.join(read)}{several}."
 
 
 def told_samples(found: Reconstruction | None, observation: Observation) -> int | None:

@@ -8,7 +8,7 @@ from exhume.report.numbers import plain
 
 def model_card(content: dict[str, Any]) -> str:
     artefact, gauge = content["artefact"], content["gauge"]
-    size = f"p = {plain(gauge['p'])} parameters, d = {plain(gauge['d'])} numbers a sample"
+    size = f"p = {plain(gauge['p'])} parameters, d = {plain(gauge['d'])} numbers per sample"
     if gauge["n"] is not None:
         size += f", n = {plain(gauge['n'])} samples, p/(dn) = {plain(gauge['ratio'])}"
     return (

@@ -68,7 +68,7 @@ def render(content: dict[str, Any]) -> str:
     environment = _environment()
     script = environment.get_template("page.js.jinja").render()
     attack = content["attack"]
-    chance = next((line["chance"] for line in content["results"] if line["key"] == "error"), None)
+    chance = next((line["chance"] for line in content["results"] if line["key"] == "median_relative_error"), None)
     return environment.get_template("page.html.jinja").render(
         report=content,
         gauge_chart=gauge_chart(content["gauge"]),

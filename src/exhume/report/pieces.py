@@ -1,14 +1,16 @@
 """Evidence where a layer was attacked that reads patches of the inputs, or features of them: piece by piece."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.experiments.run import Truth
 from exhume.metrics.errors import RECOVERED_DISTANCE
-from exhume.metrics.pieces import SHARE, piece_errors, record_errors
+from exhume.metrics.pieces import SHARE, nearest_pieces, piece_errors, record_errors
+from exhume.metrics.records import recovered
 from exhume.observation import Observation
 from exhume.readings import Reading
 from exhume.reconstruction import Reconstruction
@@ -27,15 +29,27 @@ def with_pieces(
 ) -> Evidence:
     """Records go through the reading, and their pieces are matched with the candidates."""
     directions_only = bool(found.facts.get("directions_only", False))
-    errors = piece_errors(reading(truth.inputs), found.candidates, directions_only)
-    whole = record_errors(errors)
-    against = None
+    pieces = reading(truth.inputs)
+    errors = piece_errors(pieces, found.candidates, directions_only)
+    whole, nearest, against = record_errors(errors), None, None
     if control is not None:
-        against = record_errors(piece_errors(reading(control), found.candidates, directions_only))
+        others = reading(control)
+        nearest = record_errors(nearest_pieces(pieces, others))
+        far = record_errors(piece_errors(others, found.candidates, directions_only))
+        against = _Against(far, recovered(far, record_errors(nearest_pieces(others, pieces))))
+    close = recovered(whole, nearest)
     order = whole.argsort(stable=True).tolist()
-    rows = [_row(index, truth, float(whole[index]), against) for index in order]
-    close = int((whole < RECOVERED_DISTANCE).sum())
-    return Evidence(rows, None, close, _results(errors, whole, reading, against), directions_only, _control(against))
+    rows = [_row(index, truth, float(whole[index]), bool(close[index]), nearest) for index in order]
+    results = _results(errors, close, reading, against)
+    return Evidence(rows, None, int(close.sum()), results, directions_only, _control(against))
+
+
+@dataclass(frozen=True, eq=False)
+class _Against:
+    """Control records: their errors, and which of them came back."""
+
+    errors: Float[Tensor, " c"]
+    recovered: Bool[Tensor, " c"]
 
 
 def compared(reading: Reading) -> str:
@@ -49,31 +63,35 @@ def compared(reading: Reading) -> str:
     )
 
 
-def _row(index: int, truth: Truth, error: float, against: Tensor | None) -> dict[str, Any]:
+def _row(index: int, truth: Truth, error: float, close: bool, nearest: Float[Tensor, " n"] | None) -> dict[str, Any]:
     name = int(truth.class_index[index])
     return {
         "sample": index,
         "class": truth.class_names[name] if 0 <= name < len(truth.class_names) else None,
         "candidate": None,
+        "confidence": None,
         "distance": error,
-        "recovered": error < RECOVERED_DISTANCE,
+        "recovered": close,
         "sign_flipped": False,
         "coefficient": None,
         "true_coefficient": None,
         "psnr": None,
-        "closer_controls": None if against is None else int((against <= error).sum()),
+        "nearest_control": None if nearest is None else float(nearest[index]),
     }
 
 
 def _results(
-    errors: Float[Tensor, "n v"], whole: Float[Tensor, " n"], reading: Reading, against: Tensor | None
+    errors: Float[Tensor, "n v"], close: Bool[Tensor, " n"], reading: Reading, against: _Against | None
 ) -> list[dict[str, Any]]:
     several = reading.noun[1]
-    share = (whole < RECOVERED_DISTANCE).double().mean()
-    of_control = None if against is None else float((against < RECOVERED_DISTANCE).double().mean())
+    share = close.double().mean()
+    of_control = None if against is None else float(against.recovered.double().mean())
     near = (errors < RECOVERED_DISTANCE).double().mean()
+    whole = record_errors(errors)
     lines = [
         ("recovered_fraction", "Samples recovered", share, 1.0, of_control, f"share whose {several} are"),
+        ("median_relative_error", "Relative error, median", whole.median(), 0.0, None, "of a record, as said above"),
+        ("worst_relative_error", "Relative error, worst", whole.max(), 0.0, None, "of a record, as said above"),
         ("error", f"Error of {several}", errors.mean(), 0.0, None, "mean distance over the norm, 1 where none is"),
     ]
     if reading.pieces > 1:
@@ -82,9 +100,13 @@ def _results(
     return [dict(zip(keys, line, strict=True)) | {"value": float(line[2]), "chance": None} for line in lines]
 
 
-def _control(against: Tensor | None) -> dict[str, Any] | None:
+def _control(against: _Against | None) -> dict[str, Any] | None:
     if against is None:
         return None
-    recovered = int((against < RECOVERED_DISTANCE).sum())
-    error = float(against.mean())
-    return {"samples": len(against), "recovered": recovered, "error": error, "closest": float(torch.min(against))}
+    return {
+        "samples": len(against.errors),
+        "recovered": int(against.recovered.sum()),
+        "directions": None,
+        "error": float(against.errors.mean()),
+        "closest": float(torch.min(against.errors)),
+    }

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from exhume.errors import UsageError
-from exhume.report.numbers import percent, plain
+from exhume.report.numbers import plain
+from exhume.verdicts import OUTSIDE
 
 Judged = Literal["yes", "partly", "no"]
-OUTSIDE = 0.1
-"""Share of the weights outside of the span of the true features from which on the assumption counts as broken."""
 DRIFTED = 0.3
 """Relative movement of the features in training from which on a reader is warned."""
 
@@ -55,9 +54,10 @@ def recipes_section(told: Collection[str], floor: float | None, drift: float | N
     """`told` is how the owner says the model was trained; `zero`: its head started at zero."""
     measured = []
     if floor is not None:
+        holds = "does not hold for these records" if floor > OUTSIDE else "holds"
         measured.append(
-            f"Measured with the training records: a share of {plain(floor)} of the attacked weights lies outside of "
-            f"the span of their features. The assumption {'is broken' if floor > OUTSIDE else 'holds'}."
+            f"Measured with the training records: a share of {plain(floor)} of the head's weights lies outside of "
+            f"the span of their features. The assumption {holds}."
         )
     if drift is not None:
         far = "far: expect candidates that are only nearly right" if drift > DRIFTED else "little"
@@ -76,19 +76,16 @@ def recipes_section(told: Collection[str], floor: float | None, drift: float | N
         ],
         "told": bool(told),
         "measured": measured,
-        "broken": broken(told, floor, zero),
+        "broken": broken(told, zero),
     }
 
 
-def broken(told: Collection[str], floor: float | None, zero: bool) -> list[str]:
-    """What breaks the assumption, in words for the verdict. A measurement overrules what was told.
+def broken(told: Collection[str], zero: bool) -> list[str]:
+    """What breaks the assumption by what the owner tells, in words for the verdict.
 
-    >>> broken(["adam"], None, zero=False), broken(["adam"], 1e-9, zero=False)
+    >>> broken(["adam"], zero=False), broken(["weight-decay"], zero=True)
     (['Adam, AdamW, RMSprop'], [])
     """
-    if floor is not None:
-        left = f"{percent(min(floor, 1.0))} of the weights is no combination of the records' features"
-        return [left] if floor > OUTSIDE else []
     found = [recipe.title for recipe in RECIPES if recipe.name in told and recipe.judged == "no"]
     if "weight-decay" in told and not zero:
         found.append("weight decay from a start that is not zero")

@@ -46,10 +46,10 @@ def _told(config: dict[str, Any]) -> list[str]:
     """How a victim that was made here was trained."""
     model = dict(config.get("model") or {})
     recipe = dict(model.get("recipe") or {})
-    told = [str(recipe.get("method", "gd"))]
-    told += ["momentum"] if recipe.get("momentum") else []
-    told += ["weight-decay"] if recipe.get("weight_decay") else []
-    return told + (["dp-sgd"] if model.get("privacy") else [])
+    ways = [str(recipe.get("method", "gd"))]
+    ways += ["momentum"] if recipe.get("momentum") else []
+    ways += ["weight-decay"] if recipe.get("weight_decay") else []
+    return ways + (["dp-sgd"] if model.get("privacy") else [])
 
 
 def _artefact(run: RunFolder, summary: dict[str, Any], config: dict[str, Any]) -> Artefact:

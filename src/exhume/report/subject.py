@@ -26,9 +26,9 @@ class Artefact:
     training_versions: dict[str, str] | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Subject:
-    """Everything that a page is made of. Lists of dictionaries go to the page as they are.
+    """Everything that a page is made of, and so too much to print. Lists of dictionaries go to the page as they are.
 
     `found` is the result that counts, None where no attack could be run. `control` are rows of the same kind that were
     not trained on. `scores` are those that an evaluation has left. `floor` is the loss of the true records.
@@ -46,7 +46,9 @@ class Subject:
     truth: Truth | None = None
     control: Float[Tensor, "c d"] | None = None
     samples: int | None = None
-    """n as the owner tells it, where there are no records to count."""
+    """n as the owner tells it."""
+    starts: int = 1
+    """How many attacks of the kind that counts ended like it, each from a start of its own."""
     scores: dict[str, Any] = field(default_factory=dict)
     defences: list[str] | None = None
     layers: list[dict[str, Any]] = field(default_factory=list)
@@ -55,6 +57,8 @@ class Subject:
     """What was run: method, told, why, seed, outcome (None: failed), note, and the numbers."""
     passed_over: list[dict[str, Any]] = field(default_factory=list)
     """What was not run, and why."""
+    stronger: list[str] = field(default_factory=list)
+    """What the owner could have given that would have made it stronger."""
     recipes: dict[str, Any] | None = None
     what_if: list[dict[str, Any]] = field(default_factory=list)
     floor: float | None = None
@@ -70,6 +74,7 @@ def attempt_line(found: Reconstruction, why: str, stopped: bool) -> dict[str, An
         "seed": found.seed,
         "outcome": found.outcome.value.replace("_", " "),
         "note": "; ".join(note for note in notes if note),
+        "layers": list(found.layers_read),
         "candidates": len(found.candidates),
         "loss": found.loss,
         "held_out_loss": found.held_out_loss,

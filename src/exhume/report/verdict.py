@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from exhume.reconstruction import Outcome
 from exhume.report.numbers import percent, plain
-from exhume.verdicts import Decision, Findings, Ground, Verdict, decide
+from exhume.verdicts import OUTSIDE, Decision, Findings, Ground, Verdict, decide
 
 NO_ATTACK = "No attack could be run on these weights."
 
@@ -15,6 +15,8 @@ class VerdictInput:
 
     findings: Findings
     candidates: int
+    trusted: int
+    """How many of the candidates unseen weights confirm."""
     noun: str
     held_out_loss: float | None
     held_out_rows: int
@@ -31,6 +33,8 @@ class VerdictInput:
     """What was held out, in the words of the attack that did it."""
     looked_at: str = ""
     """What the attack learned from it all the same."""
+    start_known: bool = True
+    """Whether the attack was given the weights before training."""
 
 
 def verdict(case: VerdictInput) -> dict[str, str]:
@@ -47,65 +51,136 @@ def verdict(case: VerdictInput) -> dict[str, str]:
     }
 
 
+UNCONFIRMED = (Ground.NOT_CONVERGED, Ground.UNDECIDED, Ground.UNCHECKED)
+OPEN = "whether training data can be read from these weights is not settled"
+
+
 def _rest(case: VerdictInput, decision: Decision) -> str:
     """What follows the verdict's title."""
     found = case.findings
-    none = f"none of the {found.samples:,} {_training(case, found.samples)}" if found.samples else ""
+    some = f"of {found.samples:,} {_training(case, found.samples)}" if found.samples else ""
     match decision.ground:
         case Ground.COUNTED:
-            noun = _training(case, found.samples or 0)
-            return f"{found.recovered:,} of {found.samples:,} {noun} {_can_be_read(case)}."
+            return f"{found.recovered:,} {some} {_can_be_read(case)}.{_also_confirmed(case)}"
+        case Ground.DIRECTIONS:
+            return (
+                f"{found.directions:,} {some} can be read from the weights up to {_norm(found.directions)}."
+                f"{_also_confirmed(case)}"
+            )
         case Ground.CERTIFIED:
             return _certified(case, decision.verdict)
-        case Ground.REFUTED if none:
-            return (
-                f"the attack explained the weights with other data, and {none} came back. A better attack may do more."
-            )
-        case Ground.REFUTED:
-            return (
-                "the attack explained the weights that it fitted but not those held out, so what it found is not the "
-                "training data. A better attack may do more."
-            )
-        case Ground.NOT_CONVERGED | Ground.UNCHECKED if case.pictures:
-            return (
-                f"{case.pictures:,} picture{'' if case.pictures == 1 else 's'} came out of the weights, told apart by "
-                "their edges, and nothing confirms them. Look at them."
-            )
-        case Ground.NOT_CONVERGED:
-            return "the attack did not converge, which says nothing in the model's favour."
-        case Ground.STOPPED:
-            return "the attack was stopped before its end, which says nothing in the model's favour."
-        case Ground.ASSUMPTION:
-            return f"these attacks cannot judge this training ({'; '.join(found.broken)})."
-        case Ground.CONTROL:
-            return (
-                f"{found.recovered:,} of {found.samples:,} {_training(case, 2)} came back, but so did "
-                f"{found.control_recovered:,} of {found.control_samples:,} that were not trained on."
-            )
         case Ground.CONTRADICTION:
             return (
-                f"{_kept(case)} confirm the candidates, but they are {none}. Are these the records, "
-                "prepared as in training? Other data can give the same weights, too."
+                f"{_certified(case, decision.verdict)} None {some} that were given is among them. Are these the "
+                "records, prepared as in training? Other data can give the same weights, too."
             )
+        case Ground.CONTROL:
+            came, control = _came_back(found)
+            counted = (
+                f"{came:,} {some} came back, but so did {control:,} of {found.control_samples:,} that were not trained "
+                "on, so the count is no sign of training."
+            )
+            if decision.verdict is Verdict.INCONCLUSIVE:
+                return f"{OPEN}. {counted}"
+            return f"{_certified(case, decision.verdict)} Of the records, {counted}"
+        case Ground.REFUTED:
+            return (
+                f"they did not find the training data in these weights, from {found.starts:,} starts. That says "
+                "nothing of a better attack."
+            )
+        case _:
+            return f"{OPEN}. {_open(case, decision.ground)}"
+
+
+def _open(case: VerdictInput, ground: Ground) -> str:
+    """Why a question stays open."""
+    found = case.findings
+    if case.pictures and ground in UNCONFIRMED:
+        one = case.pictures == 1
+        return (
+            f"{case.pictures:,} picture{'' if one else 's'} came out of the weights, told apart by "
+            f"{'its' if one else 'their'} edges, and nothing confirms {'it' if one else 'them'}. Look at "
+            f"{'it' if one else 'them'}."
+        )
+    did_not = "The attack did not find the data"
+    match ground:
+        case Ground.ASSUMPTION:
+            return _assumption(case)
+        case Ground.STOPPED:
+            return f"The attack was stopped before its end.{_no_start(case)}"
         case Ground.UNCHECKED:
-            return "nothing was held out, so nothing confirms what the attack found."
+            return "Nothing was held out, so nothing confirms what the attack found."
+        case Ground.FEW_HELD_OUT:
+            return f"{did_not}, and {found.held_out:,} {case.held_out} are too few to judge what it found."
+        case Ground.FEW_WEIGHTS:
+            if found.determined is None:
+                return f"{did_not}. n was not told (--samples), so nobody knows whether it could have (p >= dn)."
+            return f"{did_not}; there are fewer weights than unknowns (p < dn)."
+        case Ground.FEW_STARTS:
+            return f"{did_not}, from {found.starts:,} start{'' if found.starts == 1 else 's'} alone."
         case Ground.NOTHING_RAN:
-            return "no attack could be run on these weights, which says nothing in the model's favour."
+            return "No attack could be run on these weights."
+        case Ground.UNDECIDED:
+            return f"{_capital(_kept(case))} neither confirm nor refute what the attack found.{_no_start(case)}"
+        case _:
+            return f"The attack did not converge.{_no_start(case)}"
+
+
+def _assumption(case: VerdictInput) -> str:
+    """What keeps the weights from being combinations of the features: the likely and curable causes first."""
+    found = case.findings
+    if found.floor is None or found.floor <= OUTSIDE:
+        return f"These attacks cannot judge this training ({'; '.join(found.broken)}).{_no_start(case)}"
+    causes = ["other records than these were trained on, or they were prepared otherwise"]
+    if not case.start_known:
+        causes.insert(0, "the weights before training were not given (--initial), so the start is noise in them")
+    causes.append(f"training was such that these attacks cannot judge it ({'; '.join(found.broken) or 'as by Adam'})")
+    left = percent(min(found.floor, 1.0))
+    return f"{left} of the weights is no combination of these records' features. Either {', or '.join(causes)}."
+
+
+def _no_start(case: VerdictInput) -> str:
+    return "" if case.start_known else " It was not given the weights before training (--initial)."
+
+
+def _came_back(found: Findings) -> tuple[int, int]:
+    """How many records and control records were counted."""
+    if found.recovered:
+        return found.recovered, found.control_recovered or 0
+    return found.directions or 0, found.control_directions or 0
+
+
+def _norm(count: int | None) -> str:
+    return "its norm" if count == 1 else "their norm"
+
+
+def _also_confirmed(case: VerdictInput) -> str:
+    """Where the certificate says more than the count: candidates that are none of the records given."""
+    found = case.findings
+    certified = found.outcome in (Outcome.RECOVERED, Outcome.PARTIAL)
+    counted = found.recovered or found.directions or 0
+    if not certified or case.pieces is not None or case.trusted <= counted:
+        return ""
+    more = case.trusted - counted
+    return (
+        f" {_capital(_kept(case))} confirm {more:,} more candidate{'' if more == 1 else 's'} that "
+        f"{'is' if more == 1 else 'are'} close to none of these records."
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _certified(case: VerdictInput, verdict: Verdict) -> str:
+    read = f"{_found(case)} can be read from the weights, as {_kept(case)} confirm"
     if verdict is Verdict.RECOVERED:
-        found = _found(case)
-        return f"{found} can be read from the weights, as {_kept(case)} confirm."
+        return f"{read}."
     if case.units:
-        sure = _found(case)
-        return f"{sure} can be read from the weights, as {_kept(case)} confirm; there are more in them."
-    candidates = f"{case.candidates:,} candidate{'' if case.candidates == 1 else 's'}"
-    share = "part" if case.held_out_loss is None else percent(max(0.0, 1 - case.held_out_loss))
-    return (
-        f"{candidates} explain{'s' if case.candidates == 1 else ''} {share} of the {_kept(case)}, so "
-        "part of the training data is exposed."
-    )
+        return f"{read}; there are more in them."
+    others = case.candidates - case.trusted
+    rest = "" if not others else f" {others:,} more candidate{' is' if others == 1 else 's are'} not confirmed."
+    return f"{read}.{rest}"
 
 
 def _confidence(case: VerdictInput, decision: Decision) -> str:
@@ -121,21 +196,23 @@ def _confidence(case: VerdictInput, decision: Decision) -> str:
         )
     control = ""
     if case.findings.control_samples:
-        came = case.findings.control_recovered or 0
+        came = _came_back(case.findings)[1]
         control = f" Of {case.findings.control_samples:,} control records that were not trained on, {came:,} came back."
     match decision.verdict, decision.ground:
-        case Verdict.INCONCLUSIVE, Ground.NOT_CONVERGED | Ground.UNCHECKED if case.pictures:
+        case Verdict.INCONCLUSIVE, ground if case.pictures and ground in UNCONFIRMED:
             level = "Low: nothing but their looks speaks for these pictures."
         case Verdict.INCONCLUSIVE, _:
             level = "Low: an attack that fails says little of a better one."
         case Verdict.NOT_RECOVERED, _:
             level = "Medium for these attacks, none for others."
-        case _, Ground.COUNTED:
+        case _, Ground.COUNTED | Ground.DIRECTIONS:
             level = f"High: the candidates were compared with the true {_training(case, 2)}."
+        case _, Ground.CONTRADICTION | Ground.CONTROL:
+            level = "Medium: unseen weights confirm the candidates, and the records do not agree with them."
         case Verdict.RECOVERED, _:
             level = "High for the set as a whole, without any look at the training data."
         case _:
-            level = "Medium: which of the candidates are right was not checked."
+            level = "Medium: unseen weights confirm these candidates, and no records were there to compare them with."
     return f"{level}{control} {unseen}"
 
 
@@ -143,7 +220,7 @@ def _advice(case: VerdictInput, outcome: Outcome, decision: Decision) -> str:
     """What to make of the outcome: an attack on one layer is judged by units, not by weights."""
     if not case.units:
         return outcome.advice
-    if decision.ground is Ground.COUNTED:
+    if decision.ground in (Ground.COUNTED, Ground.DIRECTIONS):
         return "The records themselves show what came back: treat it as exposed."
     if outcome is Outcome.NOT_CONVERGED and case.pictures:
         return "Pictures can be told apart without units that confirm them: look at them before you publish."
@@ -182,9 +259,11 @@ def _can_be_read(case: VerdictInput) -> str:
 
 
 def _found(case: VerdictInput) -> str:
+    if not case.trusted:  # files of the first form keep no confidence per candidate
+        return f"part of the {_training(case, 2)}"
     if case.pieces is None:
-        return f"{case.candidates:,} {_training(case, case.candidates)}"
-    return f"{case.candidates:,} {case.pieces[case.candidates != 1]} of {_training(case, 2)}"
+        return f"{case.trusted:,} {_training(case, case.trusted)}"
+    return f"{case.trusted:,} {case.pieces[case.trusted != 1]} of {_training(case, 2)}"
 
 
 def _training(case: VerdictInput, count: int) -> str:

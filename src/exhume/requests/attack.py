@@ -24,6 +24,9 @@ class AttackOptions(Request):
         str | None, Option("The data's subspace, from: first-layer, moments, or a file with its basis.")
     ] = None
     known: Annotated[str | None, Option("informed: the known samples; default: known.safetensors of the run.")] = None
+    recipe_file: Annotated[str | None, Option("replay: how the network was trained, as JSON; see docs/replay.md.")] = (
+        None
+    )
     prior: Annotated[str, Option("image: low-resolution images where there are too few weights for whole ones.")] = (
         "none"
     )

@@ -50,6 +50,9 @@ class TargetOptions(Request):
     image_shape: Annotated[
         str | None, Option("How the model takes one input, e.g. 3,32,32 or flat; default: by the data.")
     ] = None
+    recipe_file: Annotated[
+        Path | None, Option("With --model and --initial: the training as JSON, to be replayed; see docs/replay.md.")
+    ] = None
     row_norm: Annotated[float | None, Option("The norm of every training row, if an attacker would know it.")] = None
 
     def input_shape(self) -> tuple[int, ...] | None:
@@ -113,5 +116,7 @@ class AuditRequest(RecordOptions, TargetOptions):
             raise UsageError("expected one of --initial, --initial-seed and --initial-seed-search, found several")
         if self.model is None and (self.initial_seed is not None or self.initial_seed_search is not None):
             raise UsageError("expected --model with a seed, which draws its weights again, found none")
+        if self.recipe_file is not None and (self.model is None or starts == (None, None, None)):
+            raise UsageError("expected --model and --initial with --recipe-file, found it without; add them")
         if self.control is not None and self.truth is None:
             raise UsageError("expected --truth with --control, found none to compare it with")

@@ -22,13 +22,13 @@ CHECKS: tuple[Callable[[Scale], Check], ...] = (
 NAME = "theory"
 
 
-def write_checks(scale: Scale, out: Path, command: str, told: Callable[[str], None]) -> dict[str, Any]:
+def write_checks(scale: Scale, out: Path, command: str, say: Callable[[str], None]) -> dict[str, Any]:
     """Runs the checks, draws them and writes their numbers. Returns figure.json."""
     began, folder = time.monotonic(), out / NAME
     checks = []
     for check in CHECKS:
         checks.append(check(scale))
-        told(f"{checks[-1].name}: {checks[-1].finding}")
+        say(f"{checks[-1].name}: {checks[-1].finding}")
         write_text(folder / f"{checks[-1].name}.csv", as_csv(list(checks[-1].rows[0]), checks[-1].rows))
     draw_laws([check.panel for check in checks if check.panel is not None], folder / f"{NAME}.png")
     summary = {

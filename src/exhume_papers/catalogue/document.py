@@ -27,20 +27,20 @@ def write_document(results: Path, page: Path) -> None:
     text = page.read_text(encoding="utf-8") if page.exists() else "# Figures, measured here next to published\n"
     if BEGIN in text and END in text:
         before, _, rest = text.partition(BEGIN)
-        told, _, after = rest.partition(END)
+        earlier, _, after = rest.partition(END)
     else:
-        before, told, after = text.rstrip("\n") + "\n\n", "", "\n"
-    write_text(page, f"{before}{BEGIN}\n{figure_table(results, told)}{END}{after}")
+        before, earlier, after = text.rstrip("\n") + "\n\n", "", "\n"
+    write_text(page, f"{before}{BEGIN}\n{figure_table(results, earlier)}{END}{after}")
 
 
-def figure_table(results: Path, told: str = "") -> str:
+def figure_table(results: Path, earlier: str = "") -> str:
     """One line a figure, of the largest scale at which all its runs ended, or else any did; 'not run' if there is none.
 
-    `told`: such a table of before, whose lines stay where the results are of a smaller scale, or less complete.
+    `earlier`: such a table of before, whose lines stay where the results are of a smaller scale, or less complete.
     """
     titles = {name: figure.title for name, figure in registry.FIGURES.items()}
     titles["theory"] = "small checks of the theory"
-    kept = {line[2:].partition(":")[0]: f"{line}\n" for line in told.splitlines() if line.startswith("| ")}
+    kept = {line[2:].partition(":")[0]: f"{line}\n" for line in earlier.splitlines() if line.startswith("| ")}
     return HEAD + "".join(_figure_line(results, name, title, kept.get(name)) for name, title in titles.items())
 
 
@@ -126,8 +126,8 @@ def _times(found: Mapping[str, Any]) -> str:
 
 def _left_out(found: Mapping[str, Any]) -> list[str]:
     missing = _left_to_run(found)
-    told = [f"{missing} of {found['runs']} {LEFT_OUT}"] if missing else []
-    return told + ([f"{found['failed']} {FAILED}{found['reasons'][0]}"] if found["failed"] else [])
+    lines = [f"{missing} of {found['runs']} {LEFT_OUT}"] if missing else []
+    return lines + ([f"{found['failed']} {FAILED}{found['reasons'][0]}"] if found["failed"] else [])
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -35,14 +35,14 @@ def outlier_first(scale: Scale) -> Check:
             outlier = statistics.fmean(pair[0] for pair in pairs)
             others = statistics.fmean(pair[1] for pair in pairs)
             rows.append({"outlier_by": kind, "d": d, "n": n, "ratio": ratio, "outlier": outlier, "others": others})
-    told = []
+    lines = []
     for kind in ("norm", "label"):
         below = [row for row in rows if row["outlier_by"] == kind and row["ratio"] < 1]
         outlier = statistics.fmean(row["outlier"] for row in below)
         others = statistics.fmean(row["others"] for row in below)
-        told.append(f"by its {kind}: the outlier at {shown(outlier)}, the others at {shown(others)}")
+        lines.append(f"by its {kind}: the outlier at {shown(outlier)}, the others at {shown(others)}")
     finding = (
-        f"distances (1 is chance or worse) below p = dn, an outlier {TIMES_LARGER:g} times larger: {'; '.join(told)}"
+        f"distances (1 is chance or worse) below p = dn, an outlier {TIMES_LARGER:g} times larger: {'; '.join(lines)}"
     )
     return Check(
         "outlier-first", "an outlier may be remembered before the threshold (asked, not claimed)", rows, finding
@@ -54,7 +54,7 @@ def _distances(kind: Kind, d: int, n: int, ratio: float, seed: int, iterations: 
     data = _with_outlier(load(DataConfig(name="sphere", samples=n, dim=d, seed=seeds.derive(seed, "data"))), kind)
     config = RandomFeaturesConfig(params=max(1, round(ratio * n * d)), seed=seed)
     victim = train_random_features(config, data, draw_rows(config, d))
-    found = run_attack(victim.observation.told(n), SplitNewton(iterations=iterations), seed=seed).reconstruction
+    found = run_attack(victim.observation.knowing(n), SplitNewton(iterations=iterations), seed=seed).reconstruction
     norm = d**0.5
     distance = match(to_norm(data.inputs, norm), to_norm(found.candidates, norm), sign_free=True).distance
     return min(1.0, distance[0].item()), min(1.0, distance[1:].mean().item())

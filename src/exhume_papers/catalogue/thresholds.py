@@ -112,10 +112,10 @@ def at_thresholds(rows: Rows, quantity: str, against: str = "p") -> str:
 def _about_errors(rows: Rows, against: str) -> str:
     """From where on they are small; and where features drifted, what no attack's loss can go below at the largest p."""
     floors = list(over_seeds(rows, "floor", against).values())
-    told = (
+    finding = (
         f", floor of the loss there {shown(statistics.fmean(floors[-1]))}" if floors and max(floors[-1]) > EXACT else ""
     )
-    return f"{told}{_recovered_from(rows, against)}"
+    return f"{finding}{_recovered_from(rows, against)}"
 
 
 def _recovered_from(rows: Rows, against: str) -> str:

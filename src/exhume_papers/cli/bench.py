@@ -41,8 +41,8 @@ def bench(request: BenchRequest, json: bool) -> None:
     Example: exhume bench --published 60s
     """
     from exhume.files import SCHEMA, write_json
-    from exhume.values import parse_ratios
     from exhume_papers.figures.bench_figures import draw_coefficients, draw_race, draw_success, recovered_by_coefficient
+    from exhume_papers.making.victim_values import parse_ratios
     from exhume_papers.studies.bench import METHODS, BenchCase, compare, speedup, success_curve
 
     ratios = parse_ratios(request.success) if request.success else ()

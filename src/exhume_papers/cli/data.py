@@ -6,9 +6,10 @@ from typing import Annotated, ClassVar
 import typer
 from pydantic import Field
 
-from exhume.cli.output import download_bar, print_json, say
+from exhume.cli.output import print_json, say
 from exhume.requests.command_options import add_command
 from exhume.requests.request import Option, Request
+from exhume_papers.cli.bars import download_bar
 
 app = typer.Typer(rich_markup_mode=None)
 

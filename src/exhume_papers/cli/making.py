@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from exhume.cli.output import print_json, say, training_bar
+from exhume.cli.output import print_json, say
+from exhume_papers.cli.bars import training_bar
 from exhume_papers.making.victim_request import VictimRequest
 
 if TYPE_CHECKING:
-    from exhume_papers.making.training import VictimConfig
+    pass
 
 
 def make_run(request: VictimRequest, json: bool) -> None:
@@ -17,8 +18,6 @@ def make_run(request: VictimRequest, json: bool) -> None:
     from exhume.data.load import load
     from exhume.experiments.run import check_new
     from exhume_papers.making.training_run import train_run
-    from exhume_papers.victims.glm import GlmConfig
-    from exhume_papers.victims.random_features import RandomFeaturesConfig
     from exhume_papers.victims.recipe import TrainingStopped
 
     assert request.out is not None, "the command line asks for it"
@@ -30,11 +29,12 @@ def make_run(request: VictimRequest, json: bool) -> None:
     train = partial(
         train_run, request.out, data_config, config, data, defence=request.defences(), request=request.kept()
     )
-    if isinstance(config, RandomFeaturesConfig | GlmConfig) and config.privacy is None:
+    way = config.way()
+    if way is None:
         summary = train()
     else:
         try:
-            with training_bar(*_way(config)) as show:
+            with training_bar(*way) as show:
                 summary = train(progress=show)
         except TrainingStopped as stopped:
             say(f"{stopped}; the same command continues", as_json=True)
@@ -44,19 +44,6 @@ def make_run(request: VictimRequest, json: bool) -> None:
     say(f"wrote {request.out}; next: exhume attack {request.out}{f' --model {model}' if model else ''}", json)
     if json:
         print_json(summary)
-
-
-def _way(config: "VictimConfig") -> tuple[int, float]:
-    """At most how many steps a training takes, and the loss that ends it earlier."""
-    from exhume_papers.victims.glm import GlmConfig
-    from exhume_papers.victims.losses import loss_named
-    from exhume_papers.victims.random_features import RandomFeaturesConfig
-
-    if config.privacy is not None:
-        return config.privacy.steps, 0.0
-    assert not isinstance(config, RandomFeaturesConfig | GlmConfig), "fitted at once"
-    until = config.recipe.until
-    return config.recipe.steps, loss_named(config.loss).until if until is None else until
 
 
 def tell_training(summary: dict[str, Any], json: bool) -> None:

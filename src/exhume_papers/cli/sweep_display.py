@@ -31,9 +31,9 @@ class Titles:
         self._seeds = len({run.seed for run in plan.runs}) > 1
 
     def of(self, run: PlannedRun) -> str:
-        told = [f"{name.partition('.')[2]}={run.given[name]}" for name in self._varied if name in run.given]
-        told += [f"seed={run.seed}"] if self._seeds or not told else []
-        return " ".join(told)
+        words = [f"{name.partition('.')[2]}={run.given[name]}" for name in self._varied if name in run.given]
+        words += [f"seed={run.seed}"] if self._seeds or not words else []
+        return " ".join(words)
 
 
 def result_words(end: Ended) -> str:

@@ -12,7 +12,7 @@ from exhume.data.config import DEFAULT_NOISE, DataConfig, LabelRule, refuse
 from exhume.data.dataset import DTYPES, Dataset, Preparation
 from exhume.data.sources import DataSource
 from exhume.errors import UsageError
-from exhume.machine import check_fits
+from exhume_papers.machine import check_fits
 
 # Mixed into the seed, so that a victim drawn with the same number does not get the very same Gaussians as the data.
 DATA_STREAM = 0x64617461

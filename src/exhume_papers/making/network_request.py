@@ -6,12 +6,12 @@ from pydantic import Field
 
 from exhume.requests.request import Option
 from exhume.validation import parse_fields
-from exhume.values import parse_shape, resolve_width
 from exhume_papers.making.victim_request import Activation, Params, PrivateRequest, Ratio
+from exhume_papers.making.victim_values import parse_shape, resolve_width
 
 if TYPE_CHECKING:
     from exhume.data.dataset import Dataset
-    from exhume_papers.making.training import VictimConfig
+    from exhume_papers.victims.victim_config import VictimConfig
 
 
 class NetworkRequest(PrivateRequest):
@@ -113,7 +113,7 @@ class ResNetRequest(SizedRequest):
     ] = None
 
     def config(self, data: "Dataset") -> "VictimConfig":
-        from exhume.networks.resnet import POSITIONS
+        from exhume_papers.networks.resnet import POSITIONS
         from exhume_papers.victims.network_plans import ResNetConfig, image_side
 
         shared = self.fields_for(data)

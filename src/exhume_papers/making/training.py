@@ -1,5 +1,6 @@
 """Any victim, trained: one form for the run folder, whatever it is a model of."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,9 @@ from exhume_papers.victims.random_features import (
     train_random_features,
 )
 from exhume_papers.victims.recipe import Descent
-from exhume_papers.victims.targets import default_outputs
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
+from exhume_papers.victims.victim_config import VictimConfig
 
-VictimConfig = (
-    RandomFeaturesConfig | GlmConfig | TwoLayerConfig | ResNetConfig | VisionTransformerConfig | FactoryConfig
-)
 HIDDEN_COPIES = 5  # matrices of n x h numbers that the training of a two-layer network keeps
 PRIVATE_COPIES = 3  # of what private training keeps besides: features, gradients of samples, their clipped sum
 
@@ -53,35 +51,6 @@ class TrainedVictim:
     coefficients: Float[Tensor, " n"] | None = None
 
 
-def victim_name(config: VictimConfig) -> str:
-    match config:
-        case RandomFeaturesConfig():
-            return "rf"
-        case GlmConfig():
-            return "glm"
-        case TwoLayerConfig():
-            return "two-layer"
-        case ResNetConfig():
-            return "resnet"
-        case VisionTransformerConfig():
-            return "vit"
-        case FactoryConfig():
-            return config.factory
-
-
-def train_victim(config: VictimConfig, data: Dataset, folder: Path, around: Surroundings) -> TrainedVictim:
-    """Trains; features that are kept as a file go to the folder. Raises TrainingStopped on Ctrl-C."""
-    match config:
-        case RandomFeaturesConfig():
-            return _random_features(config, data, folder, around)
-        case GlmConfig():
-            return _glm(config, data)
-        case TwoLayerConfig():
-            return _two_layer(config, data, folder, around)
-        case ResNetConfig() | VisionTransformerConfig() | FactoryConfig():
-            return _network(config, data, around)
-
-
 def _random_features(config: RandomFeaturesConfig, data: Dataset, folder: Path, around: Surroundings) -> TrainedVictim:
     private_copies = 0 if config.privacy is None else PRIVATE_COPIES * len(data.inputs)
     _check_memory(config.params, config.params * (1 + private_copies), data)
@@ -90,8 +59,8 @@ def _random_features(config: RandomFeaturesConfig, data: Dataset, folder: Path, 
         rows = write_rows(rows, folder / FEATURES_FILE)
     if config.privacy is not None:
         private = train_private_random_features(config, data, rows, around.progress)
-        told = _private_numbers(config, private.descent) | _spent(private.spent)
-        return TrainedVictim("rf", private.observation, told, in_the_span=False)
+        spent = _private_numbers(config, private.descent) | _spent(private.spent)
+        return TrainedVictim(config.name, private.observation, spent, in_the_span=False)
     victim = train_random_features(config, data, rows)
     numbers = {
         "activation": config.activation,
@@ -102,10 +71,10 @@ def _random_features(config: RandomFeaturesConfig, data: Dataset, folder: Path, 
         "step_size": config.step_size,
         "train_seed": config.seed,
     }
-    return TrainedVictim("rf", victim.observation, numbers, in_the_span=True, coefficients=victim.coefficients)
+    return TrainedVictim(config.name, victim.observation, numbers, in_the_span=True, coefficients=victim.coefficients)
 
 
-def _glm(config: GlmConfig, data: Dataset) -> TrainedVictim:
+def _glm(config: GlmConfig, data: Dataset, folder: Path, around: Surroundings) -> TrainedVictim:
     victim = train_glm(config, data)
     numbers = {
         "activation": "linear",
@@ -116,7 +85,7 @@ def _glm(config: GlmConfig, data: Dataset) -> TrainedVictim:
         "step_size": None,
         "train_seed": config.seed,
     }
-    return TrainedVictim("glm", victim.observation, numbers, in_the_span=False, coefficients=victim.coefficients)
+    return TrainedVictim(config.name, victim.observation, numbers, in_the_span=False, coefficients=victim.coefficients)
 
 
 def _private_numbers(config: RandomFeaturesConfig, descent: Descent) -> dict[str, Any]:
@@ -138,7 +107,7 @@ def _spent(spent: Spent | None) -> dict[str, Any]:
 
 
 def _two_layer(config: TwoLayerConfig, data: Dataset, folder: Path, around: Surroundings) -> TrainedVictim:
-    outputs = default_outputs(data, config.loss) if config.outputs is None else config.outputs
+    outputs = config.outputs_for(data)
     a_unit = outputs + HIDDEN_COPIES * len(data.inputs)
     if config.privacy is not None:  # gradients sample by sample
         a_unit += data.inputs.shape[1] * (len(data.inputs) + PRIVATE_COPIES)
@@ -149,21 +118,20 @@ def _two_layer(config: TwoLayerConfig, data: Dataset, folder: Path, around: Surr
         **_numbers(config, victim.descent, victim.observation, victim.scale),
         **_spent(victim.spent),
     }
-    return TrainedVictim("two-layer", victim.observation, numbers, False, _known(config, victim.decayed_head))
+    return TrainedVictim(config.name, victim.observation, numbers, False, _known(config, victim.decayed_head))
 
 
 def _network(
-    config: ResNetConfig | VisionTransformerConfig | FactoryConfig, data: Dataset, around: Surroundings
+    config: ResNetConfig | VisionTransformerConfig | FactoryConfig, data: Dataset, folder: Path, around: Surroundings
 ) -> TrainedVictim:
     victim = train_network(config, data, _interruptible(around))
-    activation = {"resnet": "relu", "vit": "gelu"}.get(victim_name(config))
     numbers = {
-        "activation": activation,
+        "activation": config.phi,
         **_numbers(config, victim.descent, victim.observation, victim.scale),
         **_spent(victim.spent),
         "note": victim.note,
     }
-    return TrainedVictim(victim_name(config), victim.observation, numbers, False, _known(config, victim.decayed_head))
+    return TrainedVictim(config.name, victim.observation, numbers, False, _known(config, victim.decayed_head))
 
 
 def _interruptible(around: Surroundings) -> Surroundings:
@@ -200,3 +168,18 @@ def _check_memory(params: int, kept: int, data: Dataset) -> None:
             f"expected weights that fit in the {memory / 2**30:.0f} GiB of this machine, found p = {params:,}; "
             "choose a smaller --ratio or --params"
         )
+
+
+TRAINING: dict[type[VictimConfig], Callable[[Any, Dataset, Path, Surroundings], TrainedVictim]] = {
+    RandomFeaturesConfig: _random_features,
+    GlmConfig: _glm,
+    TwoLayerConfig: _two_layer,
+    ResNetConfig: _network,
+    VisionTransformerConfig: _network,
+    FactoryConfig: _network,
+}
+
+
+def train_victim(config: VictimConfig, data: Dataset, folder: Path, around: Surroundings) -> TrainedVictim:
+    """Trains; features that are kept as a file go to the folder. Raises TrainingStopped on Ctrl-C."""
+    return TRAINING[type(config)](config, data, folder, around)

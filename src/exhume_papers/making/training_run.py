@@ -21,12 +21,11 @@ from exhume.files import SCHEMA, replacing, write_json
 from exhume.metrics.floor import floor_of
 from exhume.observation import Observation, save_observation
 from exhume.version import VERSION
-from exhume_papers.making.training import TrainedVictim, VictimConfig, train_victim, victim_name
+from exhume_papers.making.training import TrainedVictim, train_victim
 from exhume_papers.victims.descent_loop import Surroundings
-from exhume_papers.victims.network_config import NetworkConfig
 from exhume_papers.victims.private import Progress
-from exhume_papers.victims.random_features import RandomFeaturesConfig
 from exhume_papers.victims.recipe import TrainingStopped
+from exhume_papers.victims.victim_config import VictimConfig
 
 
 def train_run(
@@ -46,9 +45,8 @@ def train_run(
     """
     check_new(out)
     settings = _config_json(data_config, config, defence)
-    ridge = config.ridge if isinstance(config, RandomFeaturesConfig) else None
-    defences = parse_defences(defence, ridge=ridge or 0.0, seed=config.seed)
-    check_surgeon(defences, isinstance(config, NetworkConfig) and config.features_at == "midpoint")
+    defences = parse_defences(defence, ridge=config.ridge_penalty, seed=config.seed)
+    check_surgeon(defences, config.halfway)
     around = Surroundings(
         progress=progress,
         checkpoint=training_checkpoint(out),
@@ -117,7 +115,7 @@ def _started(observation: Observation, seed: int) -> Observation:
 def _config_json(data_config: DataConfig, config: VictimConfig, defence: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "victim": victim_name(config),
+        "victim": config.name,
         "data": data_config.model_dump(mode="json"),
         "model": config.model_dump(mode="json"),
         "defence": defence or None,

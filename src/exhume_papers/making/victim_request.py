@@ -11,12 +11,12 @@ from exhume.requests.images import ImageOptions
 from exhume.requests.kinds import Seed
 from exhume.requests.request import Option, Request
 from exhume.validation import parse_fields
-from exhume.values import parse_defence, resolve_params
+from exhume_papers.making.victim_values import parse_defence, resolve_params
 
 if TYPE_CHECKING:
     from exhume.data.dataset import Dataset
-    from exhume_papers.making.training import VictimConfig
     from exhume_papers.victims.privacy import Privacy
+    from exhume_papers.victims.victim_config import VictimConfig
 
 Ratio = Annotated[float | None, Option("p/(dn): weights of the head for each number in the data.")]
 Params = Annotated[int | None, Option("p itself, instead of --ratio.")]

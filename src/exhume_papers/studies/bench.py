@@ -116,12 +116,12 @@ def run_alone(case: BenchCase, method: str, seconds: float = math.inf, iteration
 
 
 def compare(
-    case: BenchCase, published_seconds: float, told: Callable[[str], None], iterations: int | None = None
+    case: BenchCase, published_seconds: float, say: Callable[[str], None], iterations: int | None = None
 ) -> dict[str, Timing]:
     """Both attacks on one case: exhume's first, then the published one at its own settings."""
     timings = {}
     for method in METHODS:
-        told(f"{case.title()}: {method} ...")
+        say(f"{case.title()}: {method} ...")
         limit = published_seconds if method == "heavy-ball" else math.inf
         timings[method] = run_alone(case, method, limit, iterations if method == "heavy-ball" else None)
     return timings

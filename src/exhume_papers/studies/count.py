@@ -102,7 +102,7 @@ def guess_samples(
     for samples in guesses:
         if samples < 1:
             raise UsageError(f"expected guesses from 1, found {samples}")
-        found = run_attack(observation.told(samples), method or HeavyBall(), seed=seed, limits=limits).reconstruction
+        found = run_attack(observation.knowing(samples), method or HeavyBall(), seed=seed, limits=limits).reconstruction
         loss = SpanLoss(features, observation.weights, found.candidates.dtype, found.candidates.device)
         fit = loss.fit(found.candidates)
         copy = _copies(found, cosine)

@@ -13,7 +13,7 @@ from exhume.attacks.running.loop import run_attack
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
-from exhume.attacks.subspace.first_layer import first_layer_subspace
+from exhume.attacks.subspace.first_layer import first_layer_spectrum
 from exhume.attacks.subspace.moments import moment_subspace
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
@@ -51,7 +51,7 @@ class WidthTrial:
         if self.known:
             observation = replace(observation, subspace=basis)
             method = SubspaceAttack("given", SEARCH)
-        found = run_attack(observation.told(self.samples), method, seed=self.seed).reconstruction
+        found = run_attack(observation.knowing(self.samples), method, seed=self.seed).reconstruction
         return evaluate(data.inputs, found.candidates).error
 
     def _drawn(self) -> tuple[Dataset, Float[Tensor, "d r"]]:
@@ -111,7 +111,7 @@ class AngleTrial:
         config = TwoLayerConfig(width=self.width, recipe=self.recipe, seed=self.seed, knows_first_layer=True)
         observation = train_two_layer(config, data).observation
         assert observation.initial_rows is not None
-        found = first_layer_subspace(observation.ridge.rows, observation.initial_rows)
+        found = first_layer_spectrum(observation.ridge.rows, observation.initial_rows)
         truth = torch.linalg.svd(data.inputs.double(), full_matrices=False).Vh[: self.dimension].T
         return float(principal_angles(found.subspace.basis, truth)[0]), found.exact
 

@@ -11,12 +11,11 @@ from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.running.prepare import PreparedAttack
 from exhume.data.config import DataConfig
-from exhume.experiments.attack_request import SweptAttackRequest
 from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.private_paths import without_folder
-from exhume_papers.making.training import VictimConfig, victim_name
-from exhume_papers.victims.network_plans import FactoryConfig
+from exhume_papers.sweeps.swept_attack import SweptAttackRequest
+from exhume_papers.victims.victim_config import VictimConfig
 
 KEY_SCHEMA = 1
 """To be raised when the same configuration comes to mean something else: folders of before are then not used."""
@@ -64,11 +63,11 @@ class PlannedVictim:
 
     @property
     def name(self) -> str:
-        return victim_name(self.model)
+        return self.model.name
 
     @property
     def factory(self) -> str | None:
-        return self.model.factory if isinstance(self.model, FactoryConfig) else None
+        return self.model.own_code
 
 
 @dataclass(frozen=True)
@@ -112,12 +111,12 @@ class PlannedRun:
         return key_of(self.identity)
 
     def title(self) -> str:
-        told = (
+        words = (
             f"{name.partition('.')[2]}={without_folder(value)}"
             for name, value in self.given.items()
             if name not in ("train.kind", "train.data_dir")
         )
-        return f"{self.victim.name} {' '.join(told)} seed={self.seed}"
+        return f"{self.victim.name} {' '.join(words)} seed={self.seed}"
 
 
 @dataclass(frozen=True)

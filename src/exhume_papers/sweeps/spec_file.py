@@ -30,8 +30,10 @@ def read_spec(path: Path) -> Sweep:
         return Sweep.parse(**fields)
     except UsageError as problem:
         known = ", ".join([*SECTIONS, *(key for key in Sweep.model_fields if key not in SECTIONS.values())])
-        told = re.sub(r"^expected the settings [\w, ]+, found", f"expected the settings {known}, found", str(problem))
-        raise UsageError(f"{path}: {told}") from problem
+        complaint = re.sub(
+            r"^expected the settings [\w, ]+, found", f"expected the settings {known}, found", str(problem)
+        )
+        raise UsageError(f"{path}: {complaint}") from problem
 
 
 def plan_spec(path: Path, data_dir: str | None = None) -> tuple[Sweep, SweepPlan]:

@@ -47,20 +47,14 @@ from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume.defences.kinds import parse_defences
 from exhume.errors import UsageError
-from exhume.experiments.attack_request import SweptAttackRequest
-from exhume.networks.resnet import POSITIONS
 from exhume.validation import parse_fields
 from exhume_papers.making.network_request import FactoryRequest
 from exhume_papers.making.request_kinds import request_kind
-from exhume_papers.making.training import VictimConfig
 from exhume_papers.making.victim_request import VictimRequest
 from exhume_papers.sweeps.grid import MOST_RUNS, Place, checked, in_python, named, points, refuse, said_with, seeds_of
 from exhume_papers.sweeps.plan import PlannedRun, PlannedVictim, SweepPlan, plan_of
-from exhume_papers.victims.glm import GlmConfig
-from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
-from exhume_papers.victims.random_features import RandomFeaturesConfig
-from exhume_papers.victims.targets import default_outputs
-from exhume_papers.victims.two_layer import TwoLayerConfig
+from exhume_papers.sweeps.swept_attack import SweptAttackRequest
+from exhume_papers.victims.victim_config import VictimConfig
 
 KEPT_MATRICES = 6  # of n x p numbers
 PROCESS_BYTES = 4e8
@@ -164,25 +158,22 @@ def _victim(request: VictimRequest, data: DataShelf) -> tuple[PlannedVictim, Dat
     config = request.data_config()
     dataset = data.load(config)
     model, defence = request.config(dataset), request.defences()
-    if isinstance(model, RandomFeaturesConfig | TwoLayerConfig):
-        activation(model.activation)  # refuses an unknown name
-    ridge = model.ridge if isinstance(model, RandomFeaturesConfig) else None
-    parse_defences(defence, ridge=ridge or 0.0, seed=request.seed)
+    if model.phi is not None:
+        activation(model.phi)  # refuses an unknown name
+    parse_defences(defence, ridge=model.ridge_penalty, seed=request.seed)
     return PlannedVictim(config, model, defence, _outline(model, dataset), request.kept()), dataset
 
 
 def _outline(model: VictimConfig, data: Dataset) -> Outline:
     """What will be known of the victim's observation once it is there."""
     n, d = data.inputs.shape
-    knows = isinstance(model, TwoLayerConfig) and model.knows_first_layer
-    outputs = 1 if isinstance(model, RandomFeaturesConfig | GlmConfig) else model.outputs
     return Outline(
         d=d,
-        network=isinstance(model, ResNetConfig | VisionTransformerConfig | FactoryConfig),
-        outputs=outputs,
+        network=model.is_network,
+        outputs=model.told_outputs,
         samples=n,
         image_shape=data.image_shape,
-        subspace="first-layer" if knows else None,
+        subspace="first-layer" if model.told_first_layer else None,
     )
 
 
@@ -217,25 +208,6 @@ class _Size:
 
 def _size(model: VictimConfig, data: Dataset) -> _Size:
     n, d = data.inputs.shape
-    p = float(_parameters(model, data))
-    rows = model.width if isinstance(model, TwoLayerConfig) else p
+    p, rows = float(model.head_weights(data)), model.rows(data)
     memory = data.inputs.itemsize * (rows * d + KEPT_MATRICES * n * rows)
     return _Size(OVERHEAD_WORK + p * n * d, PROCESS_BYTES + memory)
-
-
-def _parameters(model: VictimConfig, data: Dataset) -> int:
-    if isinstance(model, RandomFeaturesConfig):
-        return model.params
-    if isinstance(model, GlmConfig):
-        return data.inputs.shape[1]
-    outputs = model.outputs or default_outputs(data, model.loss)
-    match model:
-        case TwoLayerConfig():
-            return model.width * outputs
-        case ResNetConfig():
-            return model.channels * POSITIONS**2 * outputs
-        case VisionTransformerConfig():
-            side = data.image_shape[1] if data.image_shape else model.patch
-            return model.embedding * (side // model.patch) ** 2 * outputs
-        case FactoryConfig():
-            return data.inputs.numel()  # unknown before it is built

@@ -71,9 +71,9 @@ class SweepFolder:
     def fail(self, run: PlannedRun, reason: str) -> None:
         """The reason, and what the run was told, so that it is found by its settings as the others are."""
         shutil.rmtree(self.part(run.key), ignore_errors=True)
-        told = _told(run) | {"defence": run.victim.defence, "attack": run.attack_words}
+        settings = _of_the_victim(run) | {"defence": run.victim.defence, "attack": run.attack_words}
         with replacing(self.run(run.key), folder=True) as folder:
-            write_json(folder / "config.json", {"schema": SCHEMA, **told})
+            write_json(folder / "config.json", {"schema": SCHEMA, **settings})
             write_json(folder / FAILED, {"schema": SCHEMA, "run": run.title(), "reason": reason})
 
     def forget(self, key: str) -> None:
@@ -132,15 +132,15 @@ class SweepFolder:
 
 
 def _settings(run: PlannedRun) -> dict[str, Any]:
-    """Everything that a run was told, defaults included, but for the place of the data. Of the attack, only what its
-    key leaves out: the key stands for the rest, in whatever words it was told. Options of one method are in the method.
+    """All settings of a run, defaults included, but for the place of the data. Of the attack, only what its key leaves
+    out: the key stands for the rest, in whatever words it was asked for. Options of one method are in the method.
     """
     victim, method = run.victim, run.method()
     shared = set(type(run.attack).declared().model_fields)
     assert is_dataclass(method)
     assert not isinstance(method, type)
     return {
-        **_told(run),
+        **_of_the_victim(run),
         "defence": victim.defence,
         "attack": run.attack.model_dump(mode="json", include=shared - {"seed", *run.identity["attack"]}),
         "method": json.loads(json.dumps(asdict(method), default=str)),
@@ -148,7 +148,7 @@ def _settings(run: PlannedRun) -> dict[str, Any]:
     }
 
 
-def _told(run: PlannedRun) -> dict[str, Any]:
+def _of_the_victim(run: PlannedRun) -> dict[str, Any]:
     victim = run.victim
     data = victim.data.model_dump(mode="json", exclude={"data_dir"})
     return {"data": data, "model": victim.model.model_dump(mode="json")}

@@ -8,11 +8,11 @@ At the minimum θ = Xᵀα with n λ α_i = −ℓ'(f_i, y_i) and Σ_i α_i = 0,
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
 from exhume.activations import activation
@@ -24,16 +24,17 @@ from exhume.observation import Knowledge, Observation
 from exhume.solving import solving
 from exhume.validation import parse_fields
 from exhume_papers.victims.norms import common_norm
+from exhume_papers.victims.victim_config import VictimConfig
 
 STEPS = 100
 SOLVED = 1e-14
 HALVINGS = 40
 
 
-class GlmConfig(BaseModel):
+class GlmConfig(VictimConfig):
     """`penalty` is λ."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    kind: ClassVar[str] = "glm"
 
     loss: Literal["square", "logistic"] = "logistic"
     penalty: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
@@ -43,6 +44,9 @@ class GlmConfig(BaseModel):
     @classmethod
     def parse(cls, **fields: object) -> "GlmConfig":
         return parse_fields(cls, **fields)
+
+    def head_weights(self, data: Dataset) -> int:
+        return data.inputs.shape[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,18 +2,21 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
-from exhume_papers.victims.losses import LossName
+from exhume_papers.victims.losses import LossName, loss_named
 from exhume_papers.victims.privacy import Privacy
 from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.targets import default_outputs
+from exhume_papers.victims.victim_config import VictimConfig
 
 ToldInitial = Literal["known", "seed", "distribution", "zero"]
 FeaturesAt = Literal["trained", "midpoint"]
 
 
-class NetworkConfig(BaseModel):
+class NetworkConfig(VictimConfig):
     """Everything that is needed to train the same victim again, besides its data and the network's own sizes.
 
     `outputs` None: by the classes. `initial`: what the attacker knows of the head before training, as in Knowledge; a
@@ -21,8 +24,6 @@ class NetworkConfig(BaseModel):
     the head as well, and features halfway between both ends of training. `freeze`: only the head is trained.
     `privacy`: DP-SGD takes its own number of steps instead of the recipe's.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     outputs: int | None = Field(default=None, ge=1)
     loss: LossName = "square"
@@ -64,3 +65,23 @@ class NetworkConfig(BaseModel):
         if self.privacy is not None:
             self.privacy.check(self.recipe)
         return self
+
+    @property
+    def told_outputs(self) -> int | None:
+        return self.outputs
+
+    def outputs_for(self, data: Dataset) -> int:
+        return default_outputs(data, self.loss) if self.outputs is None else self.outputs
+
+    def head_weights(self, data: Dataset) -> int:
+        return data.inputs.numel()  # unknown before the network is built
+
+    @property
+    def halfway(self) -> bool:
+        return self.features_at == "midpoint"
+
+    def way(self) -> tuple[int, float] | None:
+        if self.privacy is not None:
+            return super().way()
+        until = self.recipe.until
+        return self.recipe.steps, loss_named(self.loss).until if until is None else until

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -15,11 +15,10 @@ from exhume.errors import UsageError
 from exhume.networks.feature_layout import feature_layout
 from exhume.networks.head import find_head, name_of, plain_head
 from exhume.networks.loading import load_factory
-from exhume.networks.resnet import ResNet
-from exhume.networks.vit import VisionTransformer
 from exhume.validation import parse_fields
+from exhume_papers.networks.resnet import POSITIONS, ResNet
+from exhume_papers.networks.vit import VisionTransformer
 from exhume_papers.victims.network_config import NetworkConfig
-from exhume_papers.victims.targets import default_outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +42,10 @@ class NetworkPlan:
 class ResNetConfig(NetworkConfig):
     """`channels` of all convolutions; `kernel` of the first one, None: as large as leaves 7 x 7 positions."""
 
+    kind: ClassVar[str] = "resnet"
+    is_network: ClassVar[bool] = True
+    phi: ClassVar[str] = "relu"
+
     channels: int = Field(ge=1)
     kernel: int | None = Field(default=None, ge=1)
     padding: int = Field(default=1, ge=0)
@@ -52,25 +55,32 @@ class ResNetConfig(NetworkConfig):
     def parse(cls, **fields: object) -> "ResNetConfig":
         return parse_fields(cls, **fields)
 
+    def head_weights(self, data: Dataset) -> int:
+        return self.channels * POSITIONS**2 * self.outputs_for(data)
+
     def plan(self, data: Dataset) -> NetworkPlan:
         colours, side = image_side(data, "a ResNet")
         arguments: dict[str, Any] = {
             "side": side,
             "channels": self.channels,
-            "outputs": _outputs(self, data),
+            "outputs": self.outputs_for(data),
             "kernel": self.kernel,
             "padding": self.padding,
             "blocks": self.blocks,
             "colours": colours,
         }
         model = ResNet(**arguments, stream=seeds.generator(self.seed, "network"))
-        factory = "exhume.networks.resnet:blank_resnet"
+        factory = "exhume_papers.networks.resnet:blank_resnet"
         shape = (data.inputs.shape[1],)
         return NetworkPlan(model, "head", shape, arguments["outputs"], factory, arguments, model.feature_shape, 0)
 
 
 class VisionTransformerConfig(NetworkConfig):
     """`patch` pixels a side, and the sizes of the transformer."""
+
+    kind: ClassVar[str] = "vit"
+    is_network: ClassVar[bool] = True
+    phi: ClassVar[str] = "gelu"
 
     embedding: int = Field(ge=1)
     patch: int = Field(default=4, ge=1)
@@ -81,6 +91,10 @@ class VisionTransformerConfig(NetworkConfig):
     def parse(cls, **fields: object) -> "VisionTransformerConfig":
         return parse_fields(cls, **fields)
 
+    def head_weights(self, data: Dataset) -> int:
+        side = data.image_shape[1] if data.image_shape else self.patch
+        return self.embedding * (side // self.patch) ** 2 * self.outputs_for(data)
+
     def plan(self, data: Dataset) -> NetworkPlan:
         colours, side = image_side(data, "a Vision Transformer")
         arguments: dict[str, Any] = {
@@ -89,11 +103,11 @@ class VisionTransformerConfig(NetworkConfig):
             "embedding": self.embedding,
             "depth": self.depth,
             "heads": self.heads,
-            "outputs": _outputs(self, data),
+            "outputs": self.outputs_for(data),
             "colours": colours,
         }
         model = VisionTransformer(**arguments, stream=seeds.generator(self.seed, "network"))
-        factory = "exhume.networks.vit:blank_vision_transformer"
+        factory = "exhume_papers.networks.vit:blank_vision_transformer"
         shape = (data.inputs.shape[1],)
         return NetworkPlan(model, "head", shape, arguments["outputs"], factory, arguments, model.feature_shape, 1)
 
@@ -106,6 +120,8 @@ class FactoryConfig(NetworkConfig):
     seen to read flattened channels, or tokens, whole channels are held out; else single coordinates are.
     """
 
+    is_network: ClassVar[bool] = True
+
     factory: str
     head: str | None = None
     input_shape: tuple[int, ...] | None = None
@@ -113,6 +129,14 @@ class FactoryConfig(NetworkConfig):
     @classmethod
     def parse(cls, **fields: object) -> "FactoryConfig":
         return parse_fields(cls, **fields)
+
+    @property
+    def name(self) -> str:
+        return self.factory
+
+    @property
+    def own_code(self) -> str:
+        return self.factory
 
     def plan(self, data: Dataset) -> NetworkPlan:
         d = data.inputs.shape[1]
@@ -140,7 +164,3 @@ def image_side(data: Dataset, what: str) -> tuple[int, int]:
     if height != width:
         raise UsageError(f"expected square images for {what}, found {height}x{width}")
     return colours, height
-
-
-def _outputs(config: NetworkConfig, data: Dataset) -> int:
-    return default_outputs(data, config.loss) if config.outputs is None else config.outputs

@@ -98,16 +98,15 @@ class Spent:
 
     def describe(self) -> str:
         bounded = f"epsilon {self.epsilon:.3g}" if math.isfinite(self.epsilon) else "no finite epsilon"
-        told = (
+        sentence = (
             f"DP-SGD: {bounded} at delta {self.delta:g} (noise multiplier {self.noise:.3g}, clip {self.clip:.3g}, "
             f"{self.steps:,} steps)"
         )
         if not self.measured:
-            return told
+            return sentence
         were = "was" if len(self.measured) == 1 else "were"
-        return (
-            f"{told}; the {' and the '.join(self.measured)} {were} measured on the data, which epsilon does not cover"
-        )
+        what = " and the ".join(self.measured)
+        return f"{sentence}; the {what} {were} measured on the data, which epsilon does not cover"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,11 +1,11 @@
 """The random-features model f(x) = φ(Vx + b)·θ, V_kj ~ N(0, 1/d), of which only θ is trained."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from exhume import seeds
@@ -14,8 +14,8 @@ from exhume.data.dataset import Dataset
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, Rows
-from exhume.machine import check_fits
 from exhume.observation import Knowledge, Observation
+from exhume_papers.machine import check_fits
 from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.norms import common_norm
 from exhume_papers.victims.privacy import Privacy, Spent, train_privately
@@ -23,14 +23,13 @@ from exhume_papers.victims.private import Progress
 from exhume_papers.victims.recipe import Descent, Recipe
 from exhume_papers.victims.targets import make_targets
 from exhume_papers.victims.training import DualFit, fit_logistic, fit_min_norm, fit_ridge
+from exhume_papers.victims.victim_config import VictimConfig
 
 KEPT_BYTES = 3 * 2**29  # features of the training data that may stay in memory between the two sweeps
 
 
-class RandomFeaturesConfig(BaseModel):
-    """Everything that is needed to train the same victim again, besides its data."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class RandomFeaturesConfig(VictimConfig):
+    kind: ClassVar[str] = "rf"
 
     params: int = Field(ge=1)
     activation: str = "relu"
@@ -50,6 +49,17 @@ class RandomFeaturesConfig(BaseModel):
         if self.privacy is not None and self.fit == "ridge":
             raise UsageError("expected private training without a ridge penalty, found the fit 'ridge'")
         return self
+
+    @property
+    def phi(self) -> str:
+        return self.activation
+
+    @property
+    def ridge_penalty(self) -> float:
+        return self.ridge or 0.0
+
+    def head_weights(self, data: Dataset) -> int:
+        return self.params
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ itself, if W₂(0) is known up to its seed, or nothing but its distribution is.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -45,6 +46,8 @@ class TwoLayerConfig(NetworkConfig):
     combination of the data alone.
     """
 
+    kind: ClassVar[str] = "two-layer"
+
     width: int = Field(ge=1)
     activation: str = "relu"
     knows_first_layer: bool = False
@@ -66,6 +69,20 @@ class TwoLayerConfig(NetworkConfig):
         if self.first_scale != 1 and self.features_at == "midpoint":
             raise UsageError("expected a first layer of the usual size for features at the midpoint, found another")
         return self
+
+    @property
+    def phi(self) -> str:
+        return self.activation
+
+    @property
+    def told_first_layer(self) -> bool:
+        return self.knows_first_layer
+
+    def head_weights(self, data: Dataset) -> int:
+        return self.width * self.outputs_for(data)
+
+    def rows(self, data: Dataset) -> int:
+        return self.width
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,12 +23,12 @@ from exhume.experiments.scoring import score
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
-from exhume_papers.making.training import VictimConfig
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
 from exhume_papers.victims.random_features import RandomFeaturesConfig
 from exhume_papers.victims.recipe import Recipe, TrainingStopped
 from exhume_papers.victims.two_layer import TwoLayerConfig
+from exhume_papers.victims.victim_config import VictimConfig
 
 FACES = DataConfig(name="faces", samples=3, side=5, seed=seeds.derive(0, "data"))
 RECIPE = Recipe(steps=30, until=1e-4)

@@ -2,12 +2,13 @@ from typing import Any
 
 import pytest
 
-from exhume.cli.known import KnownRequest
 from exhume.errors import UsageError
-from exhume.experiments.attack_request import AttackRequest, SweptAttackRequest
+from exhume.experiments.attack_request import AttackRequest
 from exhume.requests.attack import AttackCommand
+from exhume_papers.cli.known import KnownRequest
 from exhume_papers.making.victim_request import VictimRequest
 from exhume_papers.sweeps.sweep import ELSEWHERE, Sweep
+from exhume_papers.sweeps.swept_attack import SweptAttackRequest
 from exhume_papers.victims.glm import GlmConfig
 from exhume_papers.victims.network_plans import FactoryConfig
 from exhume_papers.victims.random_features import RandomFeaturesConfig

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from exhume.experiments.listing import Condition, list_runs, select, with_settings
 from exhume_papers.sweeps.engines import HereEngine
+from exhume_papers.sweeps.listing import Condition, list_runs, select, with_settings
 from exhume_papers.sweeps.sweep import Sweep
 from exhume_papers.sweeps.sweeping import Swept, run_sweep
 

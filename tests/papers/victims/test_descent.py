@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
-from exhume.networks.resnet import ResNet
-from exhume.networks.vit import VisionTransformer
+from exhume_papers.networks.resnet import ResNet
+from exhume_papers.networks.vit import VisionTransformer
 from exhume_papers.victims.descent import ModuleIterates, train_module
 from exhume_papers.victims.descent_loop import Surroundings
 from exhume_papers.victims.losses import loss_named

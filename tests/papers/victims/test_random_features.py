@@ -45,7 +45,7 @@ def loss_at_the_truth(victim: Victim, data: Dataset) -> float:
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.7])
-@pytest.mark.parametrize("name", [name for name in ACTIVATIONS if name != "linear"])
+@pytest.mark.parametrize("name", [name for name in ACTIVATIONS.names() if name != "linear"])
 def test_min_norm_weights_interpolate_the_labels_and_lie_in_the_span_of_the_features(name: str, bias: float) -> None:
     data = sphere()
     victim = trained(RandomFeaturesConfig(params=P, activation=name, bias=bias), data)

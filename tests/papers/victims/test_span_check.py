@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
-from exhume.networks.resnet import ResNet
+from exhume_papers.networks.resnet import ResNet
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.recipe import Recipe

@@ -17,6 +17,7 @@ Kind = Literal[
     "subspace",
     "labels",
     "records",
+    "recipe",
 ]
 Given = dict[Kind, str]
 """Kinds that were made use of, each with a detail in words. A kind that is not there played no part."""

@@ -59,6 +59,6 @@ def hyperparameters_of(method: type) -> Mapping[str, Hyperparameter]:
 
 
 def _hyperparameter(one: Field[Any], kind: Any) -> Hyperparameter:
-    told = one.metadata
-    name = told.get("option") or one.name
-    return Hyperparameter(name, one.name, kind, told.get("help", ""), told.get("choices"))
+    declared = one.metadata
+    name = declared.get("option") or one.name
+    return Hyperparameter(name, one.name, kind, declared.get("help", ""), declared.get("choices"))

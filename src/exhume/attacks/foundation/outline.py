@@ -19,7 +19,7 @@ class Outline:
 
     `network`: whether the features are those of a network, and not φ(Vx + b). `subspace`: where one of the data can be
     had from. `layers`: what each layer reads of which two states are known; `rebuilt`: they were not observed, but can
-    be built again.
+    be built again. `replayable`: the whole network at both ends of its training, and the recipe between them.
     """
 
     d: int
@@ -30,6 +30,7 @@ class Outline:
     subspace: Source | None = None
     layers: tuple[str, ...] = ()
     rebuilt: bool = False
+    replayable: bool = False
 
     @property
     def kind(self) -> str:
@@ -46,6 +47,7 @@ class Outline:
             subspace=_subspace(observation),
             layers=tuple(layer.reads for layer in observation.layers),
             rebuilt=rebuilt,
+            replayable=observation.ends is not None and observation.recipe is not None,
         )
 
 

@@ -34,11 +34,6 @@ class Parametrisation(Protocol):
         """How many numbers a sample is left with."""
         ...
 
-    @property
-    def precision(self) -> Float[Tensor, " r"] | None:
-        """The inverse of the variance that each coordinate is expected to have; None where nothing is expected."""
-        ...
-
     def lift(self, coordinates: Float[Tensor, "m r"]) -> Float[Tensor, "m d"]:
         """x = U z, row by row."""
         ...
@@ -53,7 +48,6 @@ class Subspace:
     """The parametrisation by a basis that is kept, d × r with orthonormal columns."""
 
     basis: Float[Tensor, "d r"]
-    precision: Float[Tensor, " r"] | None = None
 
     @classmethod
     def spanned_by(cls, columns: Float[Tensor, "d r"]) -> "Subspace":

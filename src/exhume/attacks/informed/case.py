@@ -175,8 +175,8 @@ def _solved(observation: Observation, known: Known, used: RidgeFeatures) -> Floa
 
 
 def _check(observation: Observation, known: Known) -> None:
-    told = observation.knowledge.samples
-    if told is not None and told != len(known) + 1:
-        raise UsageError(f"expected all samples but one of {told} to be known, found {len(known)}")
+    known_count = observation.knowledge.samples
+    if known_count is not None and known_count != len(known) + 1:
+        raise UsageError(f"expected all samples but one of {known_count} to be known, found {len(known)}")
     if known.inputs.shape[1] != observation.d:
         raise UsageError(f"expected known samples of dimension {observation.d}, found {known.inputs.shape[1]}")

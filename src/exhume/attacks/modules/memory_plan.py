@@ -37,8 +37,7 @@ class NetworkSizes:
 
     @classmethod
     def of(cls, observation: Observation, dtype: torch.dtype) -> "NetworkSizes":
-        features = observation.features
-        assert isinstance(features, ModuleFeatures)
+        features = observation.network
         tensors = {} if features.source is None else features.source.tensors()
         network = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         samples, outputs = observation.knowledge.samples, len(observation.weights)
@@ -69,14 +68,14 @@ class NetworkSizes:
 
 
 @dataclass(frozen=True)
-class NetworkRoom:
+class NetworkMemoryPlan:
     """How many candidates there is room for, and how many of them are recorded at a time."""
 
     candidates: int
     chunk: int
 
 
-def network_room(sizes: NetworkSizes, memory_bytes: int, chunk: int) -> NetworkRoom:
+def network_room(sizes: NetworkSizes, memory_bytes: int, chunk: int) -> NetworkMemoryPlan:
     """As large a chunk as fits beside the candidates; where their number is not told, more of them with the rest."""
     free = max(0, memory_bytes - sizes.fixed_bytes)
     beside = max(0, free - sizes.candidates * sizes.candidate_bytes)
@@ -84,7 +83,7 @@ def network_room(sizes: NetworkSizes, memory_bytes: int, chunk: int) -> NetworkR
         beside //= 2
     recorded = max(1, min(chunk, beside // max(sizes.record_bytes, 1)))
     rest = free - recorded * sizes.record_bytes
-    return NetworkRoom(max(sizes.candidates, rest // sizes.candidate_bytes), recorded)
+    return NetworkMemoryPlan(max(sizes.candidates, rest // sizes.candidate_bytes), recorded)
 
 
 def recorded_bytes(features: ModuleFeatures, dtype: torch.dtype) -> int:

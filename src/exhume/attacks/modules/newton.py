@@ -30,7 +30,7 @@ from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.method import ModuleMethod
 from exhume.attacks.modules.problem import ModuleProblem
-from exhume.attacks.modules.quasi_newton import QuasiNewton, Run, evaluate
+from exhume.attacks.modules.quasi_newton import Chart, QuasiNewton, Run, evaluate
 from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, cross_validated, removal_costs
 from exhume.errors import UsageError
 from exhume.observation import Observation
@@ -104,10 +104,10 @@ class ModuleNewton(ModuleMethod):
 
     def finish(self, problem: ModuleProblem, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
         """No more than there are samples, for a search that was stopped before it came to remove the others."""
-        told = problem.samples
-        if told is None or len(candidates) <= told:
+        known_count = problem.samples
+        if known_count is None or len(candidates) <= known_count:
             return candidates
-        return candidates[_one_by_one(problem.loss, problem.loss.fit(candidates), told)[-1]]
+        return candidates[_one_by_one(problem.loss, problem.loss.fit(candidates), known_count)[-1]]
 
 
 class _Search:
@@ -117,10 +117,14 @@ class _Search:
         self.method, self.problem, self.loss = method, problem, problem.loss
         d = self.loss.features.d
         like = torch.zeros(0, d, dtype=problem.dtype, device=problem.device)
-        if problem.image_shape is not None and method.smoothness:
+        self.coordinates: Chart
+        if problem.span is not None:
+            self.coordinates, d = problem.span, problem.span.numbers
+        elif problem.image_shape is not None and method.smoothness:
             self.coordinates = Coordinates.smooth(problem.norm, problem.image_shape, method.smoothness, like)
         else:
             self.coordinates = Coordinates.plain(problem.norm)
+        self.numbers = d
         self.rule = QuasiNewton(method.pairs)
         self.cap = max(1, math.floor(method.capacity * self.loss.equations / (d - 1 + len(self.loss.weights))))
         self.cap = min(self.cap, problem.at_most or self.cap)
@@ -128,9 +132,9 @@ class _Search:
         self.unit, self.iteration, self.scouted, self.resisted, self.polished = 0, 0, 0, 0, 0
         self.kept, self.kept_loss, self.kept_score = like, math.inf, math.inf
         self.grown, self.wide = like, 0  # what scouting starts from, and how many candidates it takes
-        told = problem.samples
-        if told is not None:
-            self.wide = max(told, min(max(told + 2, round(method.excess * told)), self.cap))
+        known_count = problem.samples
+        if known_count is not None:
+            self.wide = max(known_count, min(max(known_count + 2, round(method.excess * known_count)), self.cap))
         self.run: Run | None = None  # the run under way
         self.resumed: State | None = None
         if resume is not None:
@@ -185,32 +189,32 @@ class _Search:
 
     def _prune(self) -> Iterator[Run]:
         """Told: down to n at once. Not told: what cross-validation can do without, then one by one until two resist."""
-        before, told = self.loss.fit(self.kept), self.problem.samples
+        before, known_count = self.loss.fit(self.kept), self.problem.samples
         subset = self._subset(before)
         if len(subset) == len(before.candidates) or not subset:
             self.resisted += 1
         else:
             run = yield from self._refine(before.candidates[subset], self.method.stage_iterations)
             allowed = TOLERATED * cross_validated(self.loss, before)
-            if told is not None or cross_validated(self.loss, run.point.fit) <= allowed:
+            if known_count is not None or cross_validated(self.loss, run.point.fit) <= allowed:
                 self._keep(run.point.fit)
                 self.resisted = 1
             else:
                 self.resisted += 1
-        if told is not None or self.resisted > 2 or len(self.kept) <= 1:
+        if known_count is not None or self.resisted > 2 or len(self.kept) <= 1:
             self.phase = POLISH
-            if told is None and len(self.kept) == self.wide < self.cap:
+            if known_count is None and len(self.kept) == self.wide < self.cap:
                 self._widen()
 
     def _subset(self, fit: GeneralFit) -> list[int]:
         """Which candidates to try without the others: `resisted` counts the attempts that failed."""
-        told = self.problem.samples
-        if told is None and self.resisted:
+        known_count = self.problem.samples
+        if known_count is None and self.resisted:
             order = removal_costs(self.loss, fit).argsort().tolist()
             left_out = order[min(self.resisted - 1, len(order) - 1)]
             return [index for index in range(len(order)) if index != left_out]
-        smaller = _one_by_one(self.loss, fit, told or 1)
-        if told is not None:
+        smaller = _one_by_one(self.loss, fit, known_count or 1)
+        if known_count is not None:
             return smaller[-1]
         return min(smaller, key=lambda kept: cross_validated(self.loss, self.loss.restricted(fit, kept)))
 
@@ -244,8 +248,8 @@ class _Search:
         self.kept, self.kept_loss, self.kept_score = fit.candidates, fit.loss, cross_validated(self.loss, fit)
 
     def _random_rows(self, count: int) -> Float[Tensor, "count d"]:
-        """Random pictures, as smooth as the coordinates make them, at the norm of a sample."""
-        shape = (count, self.loss.features.d)
+        """Random samples, as the coordinates make them: smooth pictures, or points of the span."""
+        shape = (count, self.numbers)
         drawn = torch.randn(shape, generator=self.problem.generator(self.unit), dtype=torch.float64)
         return self.coordinates.rows_at(drawn.to(self.kept))
 

@@ -36,6 +36,8 @@ class Chart(Protocol):
 
     def gradient_at(self, z: Tensor, gradient: Tensor) -> Tensor: ...
 
+    def coordinates_of(self, candidates: Tensor) -> Tensor: ...
+
 
 @dataclass(frozen=True, eq=False)
 class Point:

@@ -190,9 +190,9 @@ class _Search:
         return fit
 
     def _first_growth(self, loss: PriorLoss, level: Level) -> PriorFits:
-        told = self.problem.whole.samples
-        if told is not None:
-            fit = yield from grown(loss, level, None, told)
+        known_count = self.problem.whole.samples
+        if known_count is not None:
+            fit = yield from grown(loss, level, None, known_count)
         else:
             most = max(2, loss.weights.numel() // ROWS_A_CANDIDATE)
             fit = yield from grown_freely(loss, level, lambda found: self.problem.unseen(loss, level, found), most)

@@ -146,15 +146,15 @@ class PriorCase:
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """By the published loss where that trusts anybody; otherwise at the resolution that unseen weights allow."""
         plain = self.inner.judge(candidates)
-        told: Facts = {"prior": f"image ({self.spectrum.source})", "resolution": None}
+        facts: Facts = {"prior": f"image ({self.spectrum.source})", "resolution": None}
         if any(value >= 0.5 for value in plain.certificate.confidence):
-            told["resolution"] = {"frequencies": math.prod(self.shape), "side": min(self.shape[1:])}
-            return replace(plain, facts=told)
+            facts["resolution"] = {"frequencies": math.prod(self.shape), "side": min(self.shape[1:])}
+            return replace(plain, facts=facts)
         found = self._resolution(candidates)
         if found is None:
-            return replace(plain, certificate=unjudged(len(candidates), self.inner.split.held_out), facts=told)
-        told["resolution"] = self._in_words(found) | {"trusted": list(found.trusted)}
-        return replace(plain, certificate=self._certificate(found, plain.certificate), facts=told)
+            return replace(plain, certificate=unjudged(len(candidates), self.inner.split.held_out), facts=facts)
+        facts["resolution"] = self._in_words(found) | {"trusted": list(found.trusted)}
+        return replace(plain, certificate=self._certificate(found, plain.certificate), facts=facts)
 
     def _in_words(self, found: Resolution) -> dict[str, int]:
         if isinstance(self.problem.basis, SpanBasis):

@@ -42,10 +42,6 @@ class SpanBasis:
     def r(self) -> int:
         return len(self.variance)
 
-    @property
-    def precision(self) -> Float[Tensor, " r"]:
-        return 1 / self.variance
-
     def cut(self, r: int) -> "SpanBasis":
         return SpanBasis(self.directions[:, :r], self.variance[:r])
 

@@ -77,10 +77,6 @@ class ImageBasis:
     def r(self) -> int:
         return len(self.chosen)
 
-    @property
-    def precision(self) -> Float[Tensor, " r"]:
-        return 1 / self.variance
-
     def cut(self, r: int) -> "ImageBasis":
         """The same at resolution r."""
         return ImageBasis(self.shape, self.chosen[:r], self.variance[:r])
@@ -106,14 +102,14 @@ def save_spectrum(spectrum: Spectrum, path: Path) -> None:
 
 
 def load_spectrum(path: Path) -> Spectrum:
-    told = read_json(path)
-    if told.get("kind") != KIND:
-        raise ExhumeError(f"expected {path} to hold a spectrum, found {str(told.get('kind'))[:80]!r}")
-    check_schema(told, path)
-    rings = told.get("rings")
+    content = read_json(path)
+    if content.get("kind") != KIND:
+        raise ExhumeError(f"expected {path} to hold a spectrum, found {str(content.get('kind'))[:80]!r}")
+    check_schema(content, path)
+    rings = content.get("rings")
     if not _are_rings(rings):
         raise ExhumeError(f"expected a positive variance for each colour axis and ring in {path}, found others")
-    return Spectrum([[float(value) for value in axis] for axis in rings], str(told.get("source", path.name)))
+    return Spectrum([[float(value) for value in axis] for axis in rings], str(content.get("source", path.name)))
 
 
 def _are_rings(rings: Any) -> TypeGuard[list[list[float]]]:

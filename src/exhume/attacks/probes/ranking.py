@@ -53,7 +53,7 @@ class Probe:
     @classmethod
     def of(cls, observation: Observation) -> "Probe":
         features = observation.features
-        constant = isinstance(features, ModuleFeatures) and features.constant and features.chosen is None
+        constant = features.constant and features.chosen is None
         read = next((layer.reading for layer in observation.layers if layer.reading is not None), None)
         return cls(observation.weights, observation.published_head, features, constant, read)
 
@@ -73,8 +73,7 @@ class Probe:
         if not torch.isfinite(rows).all():
             raise ExhumeError(f"expected finite numbers in {what}, found NaN or infinite ones")
         if self.features is not None and rows.shape[1] == self.features.d:
-            dtype = self.features.dtype if isinstance(self.features, ModuleFeatures) else rows.dtype
-            return self.features(rows.to(dtype)).double()
+            return self.features(rows.to(self.features.dtype or rows.dtype)).double()
         if rows.shape[1] == p:
             return rows.double()
         if self.constant and rows.shape[1] == p - 1:

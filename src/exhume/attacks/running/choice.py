@@ -44,7 +44,7 @@ def withhold_count(observation: Observation, method: AnyMethod, samples: int | N
     """The observation as this method may see it: the number of samples is withheld unless the method needs it."""
     if samples is None and method.needs_samples:
         return observation
-    return observation.told(samples)
+    return observation.knowing(samples)
 
 
 def _called(name: str, look: Look) -> type[AnyMethod]:

@@ -7,6 +7,7 @@ finite gets past here, and nothing that is finite is changed here.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -39,11 +40,11 @@ def sound(steps: Iterator[Step], ranks: Ranks) -> Iterator[Step]:
             last = step
             yield step
     except SOLVE_ERRORS as problem:
-        told = _told(problem, ranks)
+        why = _in_words(problem, ranks)
         if last is None:
-            raise ExhumeError(f"expected a start that can be solved for, found: {told}; {WAY_OUT}") from problem
+            raise ExhumeError(f"expected a start that can be solved for, found: {why}; {WAY_OUT}") from problem
         raise SolveFailed(
-            f"a solve failed after iteration {last.iteration} ({told}); the candidates are those of that iteration"
+            f"a solve failed after iteration {last.iteration} ({why}); the candidates are those of that iteration"
         ) from problem
 
 
@@ -61,7 +62,7 @@ def finished(method: AnyMethod, problem: object, candidates: Float[Tensor, "m c"
             return Finished(shown)
         why = "numbers that are not finite"
     except SOLVE_ERRORS as failure:
-        why = _told(failure, ranks)
+        why = _in_words(failure, ranks)
     return Finished(candidates, f"finishing failed ({why}); the candidates are those of the last iteration")
 
 
@@ -76,18 +77,18 @@ def judged(
             return found
         why = "numbers that are not finite"
     except SOLVE_ERRORS as problem:
-        why = _told(problem, ranks)
+        why = _in_words(problem, ranks)
     nothing = torch.zeros(len(candidates), outputs, dtype=torch.float64)
     failure = f"the judgement failed ({why}), so the coefficients are unknown (0) and nothing is certain; {WAY_OUT}"
     return Judgement(loss, nothing, unjudged(len(candidates)), {"failure": failure})
 
 
-def unseen_loss(case: Case, candidates: Float[Tensor, "m c"], ranks: Ranks) -> float | None:
+def unseen_loss(case: Case[Any], candidates: Float[Tensor, "m c"], ranks: Ranks) -> float | None:
     """The case's loss on what it held out; None where there is nothing held out, or no number to be had."""
     try:
         found = case.unseen_loss(candidates)
     except SOLVE_ERRORS as problem:
-        _told(problem, ranks)
+        _in_words(problem, ranks)
         return None
     return found if found is not None and math.isfinite(found) else None
 
@@ -98,7 +99,7 @@ def _ended(what: str, instead_of: str, step: Step, last: Step | None) -> Excepti
     return SolveFailed(f"{what} at iteration {step.iteration}; the candidates are those of iteration {last.iteration}")
 
 
-def _told(problem: Exception, ranks: Ranks) -> str:
+def _in_words(problem: Exception, ranks: Ranks) -> str:
     """What torch said. Other ranks may have got through, and would wait for this one: it stops, and so do they."""
     if ranks.size > 1:
         raise RanksLost(

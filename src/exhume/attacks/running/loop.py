@@ -33,7 +33,6 @@ from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
 
 CHECKPOINT_SECONDS = 20.0
-TRACE_COLUMNS = ("iteration", "loss", "passes", "seconds")
 
 
 @dataclass(frozen=True)
@@ -251,6 +250,9 @@ def _fingerprint(observation: Observation) -> str:
     for tensor in (observation.subspace, observation.initial_bias, observation.output_bias):
         if tensor is not None:
             digest.update(raw_bytes(tensor))
+    if observation.ends is not None and observation.recipe is not None:
+        digest.update(observation.recipe.model_dump_json().encode())
+        digest.update(raw_bytes(observation.ends.start) + raw_bytes(observation.ends.end))
     for layer in observation.layers:
         digest.update(f"{layer.name!r} {layer.source} {list(layer.target.shape)} {len(layer.ends)}".encode())
         for state in (layer.target, *layer.ends):

@@ -18,8 +18,8 @@ def require_room(
         return
     least = method.least_bytes(observation, dtype, ranks)
     if memory_bytes < least:
-        told = observation.knowledge.samples
-        samples = "" if told is None else f"{told:,} samples and "
+        known_count = observation.knowledge.samples
+        samples = "" if known_count is None else f"{known_count:,} samples and "
         raise UsageError(
             f"expected a memory of at least {_mebibytes(least)} for {samples}p = {observation.features.p:,}, "
             f"d = {observation.d:,}, found {_mebibytes(memory_bytes)}; give --memory {_mebibytes(least)}"

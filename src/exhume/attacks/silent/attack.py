@@ -23,6 +23,7 @@ from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
+from exhume.attacks.foundation.spectrum import Spectrum, spectrum
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.silent.certificate import Witnessed, heard, witnessed
 from exhume.attacks.silent.head_start import HeadStart
@@ -32,7 +33,6 @@ from exhume.attacks.silent.lone_units import Lone, lone_samples
 from exhume.attacks.silent.samples import Samples, samples_of
 from exhume.attacks.silent.search import Found, nothing_found, search, with_places
 from exhume.attacks.silent.span import Span, open_span
-from exhume.attacks.silent.spectrum import Spectrum, spectrum
 from exhume.attacks.silent.whole_inputs import whole_inputs
 from exhume.errors import ExhumeError
 from exhume.held_out import HeldOut

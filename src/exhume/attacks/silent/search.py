@@ -100,6 +100,8 @@ def search(span: Span, seed: int, begun: Found | None = None) -> Iterator[Found]
 
 def with_places(span: Span, found: Found, points: Float[Tensor, "m r"]) -> Found:
     """What is found, and what becomes certain from places that somebody suggests; the search may go on from there."""
+    if not len(points):
+        return found
     placing = Placing.inside(span, complement(found.duals[:0]))
     fresh = _settled(span, placing, weighted_duals(span, points), points)
     return replace(found.followed_by(_joined(found.duals, fresh)), idle=0)

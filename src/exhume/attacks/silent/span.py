@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.silent.spectrum import Spectrum
+from exhume.attacks.foundation.spectrum import Spectrum
 from exhume.layer_states import LayerStates
 
 BATCH_NUMBERS = 2**27  # in one batch of Gram matrices and weighted rows: 1 GiB in float64

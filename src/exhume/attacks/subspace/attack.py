@@ -23,18 +23,19 @@ from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_head
 from exhume.attacks.foundation.homogeneous import Homogeneous, in_homogeneous_coordinates, tells_norms
 from exhume.attacks.foundation.hyperparameters import Hyperparameter
-from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.judgement import Case, Facts, Resources
 from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import Outline, Source
 from exhume.attacks.foundation.parametrisation import Parametrisation, Subspace
 from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.foundation.spectrum import Spectrum
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.single_layer.case import RidgeCase, seen_through
 from exhume.attacks.single_layer.method import OnRidgeForm
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.drift import DriftCoordinates, drifted_rows
-from exhume.attacks.subspace.first_layer import FirstLayer, first_layer_subspace
+from exhume.attacks.subspace.first_layer import first_layer_spectrum, told_of_first_layer
 from exhume.attacks.subspace.moments import moment_subspace
 from exhume.attacks.subspace.staged import StagedCase, StagedProblem, staged_steps
 from exhume.errors import ExhumeError, UsageError
@@ -164,7 +165,7 @@ class _Opening:
         require_first_layer(initial is not None)
         assert initial is not None
         trained = trained_rows(observation, initial)
-        layer = first_layer_subspace(trained, initial)
+        layer = first_layer_spectrum(trained, initial)
         if not layer.exact:
             return self._without_subspace(layer)
         # weight decay forgets the way: near its end the weights belong to the trained features
@@ -176,7 +177,8 @@ class _Opening:
         if self.method.inner.takes_starts and isinstance(rows, HeldRows):
             moving = drifted_rows(rows, MixedRows(trained, 1.0, initial, -layer.scale), layer.subspace)
             cases.append(_with_drift(self._drifting(inside, moving, layer.subspace), layer.rank))
-        return self._staged(layer.describe(), layer.rank, {"body": "the first layer, whose change was used"}, *cases)
+        used_of: Given = {"body": "the first layer, whose change was used"}
+        return self._staged(told_of_first_layer(layer), layer.rank, used_of, *cases)
 
     def moments(self) -> StagedCase:
         if not self.method.inner.takes_starts:
@@ -192,15 +194,14 @@ class _Opening:
         note = f"moments: {subspace.r} of {subspace.d} dimensions, released to all of them after"
         return self._staged(note, subspace.r, {}, inside, whole)
 
-    def _without_subspace(self, layer: FirstLayer) -> StagedCase:
+    def _without_subspace(self, layer: Spectrum) -> StagedCase:
         if self.method.insist:
             raise ExhumeError(
-                f"expected a first layer whose change has low rank, found a largest gap of only {layer.gap:.2g} in its "
-                "spectrum, as after Adam or from other initial weights; attack the whole space with "
-                "--method split-newton"
+                f"expected a first layer whose change has low rank, found that {layer.describe()}; attack the whole "
+                "space with --method split-newton"
             )
         used: Given = {"body": "the first layer, whose change shows no subspace"}
-        return self._staged(layer.describe(), None, used, self._standing_for(self._open(self.observation)))
+        return self._staged(told_of_first_layer(layer), None, used, self._standing_for(self._open(self.observation)))
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
         case = self._open(seen_through(observation, subspace, self.resources))
@@ -221,7 +222,10 @@ class _Opening:
     def _staged(self, note: str, rank: int | None, used: Given, *cases: RidgeCase) -> StagedCase:
         """`used`: what besides the head was made use of."""
         problem = StagedProblem(cases, optional=self.method.source != "moments")
-        return StagedCase(problem, {"subspace": note, "subspace_rank": rank}, self.said | used)
+        facts: Facts = {"subspace": note, "subspace_rank": rank}
+        if self.method.source == "first-layer" and rank is not None:
+            facts["layers_read"] = ["first", "head"]
+        return StagedCase(problem, facts, self.said | used)
 
 
 def _with_drift(case: RidgeCase, at_least: int) -> RidgeCase:

@@ -38,10 +38,6 @@ class DriftCoordinates:
     def r(self) -> int:
         return 2 * self.subspace.r
 
-    @property
-    def precision(self) -> None:
-        return None
-
     def lift(self, coordinates: Float[Tensor, "m two_r"]) -> Float[Tensor, "m d"]:
         """U z, at the norm of the pair."""
         lifted = self.subspace.lift(coordinates[:, : self.subspace.r])

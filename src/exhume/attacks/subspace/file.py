@@ -7,6 +7,7 @@ from torch import Tensor
 
 from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.errors import ExhumeError
+from exhume.files import read_any_tensors
 
 
 def read_subspace(path: Path, d: int) -> Float[Tensor, "d r"]:
@@ -24,15 +25,9 @@ def read_subspace(path: Path, d: int) -> Float[Tensor, "d r"]:
 
 
 def _only_matrix(path: Path) -> Float[Tensor, "rows columns"]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise ExhumeError(f"expected first-layer, moments or a safetensors file as the subspace, found no file {path}")
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError, ValueError) as problem:
-        raise ExhumeError(f"expected a whole safetensors file at {path}, found: {problem}") from problem
+    tensors = read_any_tensors(
+        path, f"expected first-layer, moments or a safetensors file as the subspace, found no file {path}"
+    )
     if len(tensors) != 1:
         found = ", ".join(sorted(tensors)[:5]) or "none"
         raise ExhumeError(f"expected one matrix, the basis of a subspace, in {path}, found {found}")

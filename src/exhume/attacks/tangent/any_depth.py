@@ -48,6 +48,7 @@ def open_by_gradients(observation: Observation, seed: int, held_out: float, reso
     }
     return replace(
         case,
+        facts={**case.facts, "layers_read": ["all"]},
         given=with_smooth_pictures(given | of_the_samples(observation), observation.image_shape),
         what="changes of weights of all layers",
         looked_at="the features are gradients halfway between both ends of training, of these weights as well",

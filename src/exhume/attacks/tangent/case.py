@@ -93,7 +93,11 @@ class TangentCase:
             seed=seed,
             steering_loss=steering_loss,
         )
-        facts = {"subspace": seen.told, "subspace_rank": None if seen.subspace is None else seen.subspace.r}
+        facts = {
+            "subspace": seen.told,
+            "subspace_rank": None if seen.subspace is None else seen.subspace.r,
+            "layers_read": ["first", "head"],
+        }
         unseen, condensed = _on_rows(used, split.held_out), view.weights_themselves
         used_of = _given(observation, view, whole)
         return cls(observation, problem, unseen, split, seen.subspace, used_of, condensed, facts)

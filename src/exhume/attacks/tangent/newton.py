@@ -245,8 +245,8 @@ class _Search:
         return torch.cat([stay, self._random_rows(size - len(stay))])
 
     def _size(self) -> int:
-        told = self.problem.samples or DEFAULT_SAMPLES
-        return max(told, round(self.method.excess * told))
+        wanted = self.problem.samples or DEFAULT_SAMPLES
+        return max(wanted, round(self.method.excess * wanted))
 
     def _random_rows(self, count: int) -> Float[Tensor, "m c"]:
         c = self.problem.loss.network.d

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from exhume.activations import Activation
 from exhume.errors import UsageError
-from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows
 from exhume.observation import Observation
 
@@ -28,9 +27,9 @@ class WholeNetwork:
 
 def whole_network(observation: Observation) -> WholeNetwork:
     """Every layer, or one line that says what is missing."""
-    features, head = observation.features, observation.published_head
-    if not isinstance(features, RidgeFeatures) or features.bias is not None:
-        raise UsageError(f"expected a two-layer network without bias, found {features.description}")
+    if observation.features.is_network or observation.features.bias is not None:
+        raise UsageError(f"expected a two-layer network without bias, found {observation.features.description}")
+    features, head = observation.ridge, observation.published_head
     if not features.trained:
         raise UsageError(f"expected a first layer that was trained, found {features.description}, that was not")
     if head is None:

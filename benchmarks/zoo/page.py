@@ -1,0 +1,152 @@
+"""Rows as Markdown: the table of results, what pages say, and the facts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from zoo.auditing import Result
+from zoo.rows import Row
+
+RESULTS = (
+    "victim", "model, data, recipe", "the attacker knows", "attack", "recovered", "median error", "worst", "control",
+    "calls (wrong)", "s", "of a core", "verdict",
+)  # fmt: skip
+SAID = ("victim", "with records", "without records")
+FACTS = (
+    "victim", "n", "d", "first layer", "rank", "gap", "silent", "floor, halfway", "floor, end", "p/(dn)", "drift",
+)  # fmt: skip
+OPENING = """# Real models
+
+What comes back from models as people train them: plain PyTorch, default layers with bias, raw or standardised data,
+usual recipes. Nothing in their training comes from exhume, and no recipe was changed to suit an attack. The scripts are
+in `benchmarks/zoo/`. This page is generated:
+
+    python benchmarks/zoo.py --out OUT --budget {budget:.0f} --data-dir DIR --page docs/real-models.md
+
+Each victim is audited as a new user would: `exhume.audit(model, initial=..., truth=..., control=...)`, with
+{budget:.0f} s for all attacks together and one thread. The number of samples is not told, and the records are used
+for scoring only. Seconds are those of the whole audit, by the clock and as time of one core: on a machine that does
+other work besides, an attack gets less of the second than of the first.
+
+## What came back
+A record is *recovered* if a candidate, matched one to one, is closer than a tenth of the record's own norm and closer
+than its nearest control record. Errors are over each record's own norm, 1 where no candidate is closer. Control
+records were not trained on; they are counted in the same way. A *call* is a candidate that the certificate trusts; it
+is wrong if training saw no input within a tenth of it. A row with 0 says that these attacks, in this time, did not find
+anything. It does not say that nothing can be found.
+"""
+SENTENCES = """
+## What the audit says
+The first sentence of each page, with the records at hand and without them.
+"""
+TRUE = """
+## What is true of each victim
+Measured from the true start and the records, beside the audit (`--facts`), to show where the obstacle is. *Rank* and
+*gap*: where the singular values of the first layer's change fall most steeply; plain gradient descent on n inputs
+leaves rank n. *Silent*: pairs of a unit and a record that are silent at both ends of training. *Floor*: the share of
+the head's change that the features of the true records leave unexplained, halfway between both ends and at the end;
+"any" where there are as many records as features, which explain any change.
+*p/(dn)*: equations of the last layer over unknowns, outputs that repeat each other counted once. *Drift*: how far the
+features of the records moved, over their size.
+"""
+
+
+def page(rows: Sequence[Row], missing: Sequence[str] = ()) -> str:
+    """`missing` are victims without a row."""
+    parts = [OPENING.format(budget=rows[0].budget), results_table(rows)]
+    parts += [f"\nNot measured in this run: {', '.join(missing)}."] if missing else []
+    parts += [SENTENCES, said_table(rows)]
+    return "\n".join([*parts, TRUE, facts_table(rows)]) + "\n"
+
+
+def results_table(rows: Sequence[Row]) -> str:
+    return table(RESULTS, [_results_line(same) for same in by_victim(rows)])
+
+
+def said_table(rows: Sequence[Row]) -> str:
+    return table(SAID, [(same[0].victim, _said(same[0].with_records), _said(same[0].without_records))
+                        for same in by_victim(rows)])  # fmt: skip
+
+
+def facts_table(rows: Sequence[Row]) -> str:
+    return table(FACTS, [_facts_line(same[0]) for same in by_victim(rows)])
+
+
+def false_list(rows: Sequence[Row]) -> str:
+    lines = [(row.victim, told["where"], told["sentence"], told["why"]) for row in rows for told in row.false]
+    return table(("victim", "where", "sentence", "why it is false"), lines) if lines else "none that a program can tell"
+
+
+def table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [columns, ["---"] * len(columns), *escaped])
+
+
+def by_victim(rows: Sequence[Row]) -> list[list[Row]]:
+    """In the order in which they come; the seeds of a victim together."""
+    return [list(same) for _, same in groupby(rows, key=lambda row: row.victim)]
+
+
+def spread(values: Sequence[float], show: Callable[[float], str]) -> str:
+    """One number, or the least and the largest of several.
+
+    >>> spread([3.0], "{:.0f}".format), spread([3.0, 5.0, 4.0], "{:.0f}".format), spread([], str)
+    ('3', '3 to 5', '-')
+    """
+    if not values:
+        return "-"
+    low, high = show(min(values)), show(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _results_line(same: Sequence[Row]) -> tuple[str, ...]:
+    told = [row.with_records for row in same if row.with_records is not None]
+    scores = [result.score for result in told if result.score is not None]
+    recovered = f"{spread([score.recovered for score in scores], '{:.0f}'.format)} of {same[0].n:,}"
+    known = [score.recognised for score in scores if score.recognised is not None]
+    if known:
+        recovered += f" ({spread(known, '{:.0f}'.format)} by SSIM)"
+    pieces = sorted({result.pieces for result in told if result.pieces})
+    if pieces:
+        recovered += f" (by {', '.join(pieces)})"
+    calls, wrong = [score.calls for score in scores], [score.wrong_calls for score in scores]
+    return (
+        same[0].victim,
+        same[0].what,
+        same[0].knows,
+        _words(result.attack or "none" for result in told),
+        recovered if scores else f"0 of {same[0].n:,}",
+        spread([score.median for score in scores], "{:.1g}".format),
+        spread([score.worst for score in scores], "{:.1g}".format),
+        spread([score.control for score in scores], "{:.0f}".format),
+        f"{spread(calls, '{:.0f}'.format)} ({spread(wrong, '{:.0f}'.format)})" if scores else "-",
+        spread([result.seconds for result in told], "{:.0f}".format),
+        spread([value for result in told if (value := result.processor_seconds) is not None], "{:.0f}".format),
+        _words((result.verdict or "error").replace("_", " ") for result in told),
+    )
+
+
+def _words(texts: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(texts))
+
+
+def _said(result: Result | None) -> str:
+    if result is None:
+        return "-"
+    return f"error: {result.error}" if result.error is not None else str(result.sentence)
+
+
+def _facts_line(row: Row) -> tuple[str, ...]:
+    facts = row.facts
+    return (
+        row.victim,
+        f"{facts.n:,}",
+        f"{facts.d:,}",
+        facts.first,
+        "none" if facts.rank is None else f"{facts.rank:,}",
+        f"{facts.gap:.2g}",
+        "-" if facts.silent is None else f"{facts.silent:.2f}",
+        "any" if facts.floor is None else f"{facts.floor:.1e}",
+        "any" if facts.floor_at_end is None else f"{facts.floor_at_end:.1e}",
+        f"{facts.ratio:.2g}",
+        f"{facts.drift:.2g}",
+    )

@@ -1,0 +1,1 @@
+"""Training replayed: candidates are fitted through the unrolled training itself."""

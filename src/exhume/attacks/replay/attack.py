@@ -1,0 +1,132 @@
+"""Training replayed: the samples are found that, trained on by the declared recipe, end at the published weights.
+
+It needs the whole network before and after training and the recipe, and no form of the optimiser: what Adam does to a
+gradient is replayed as well. `annealing.py` has the search, `fitting.py` the solver, `case.py` the verdict.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.method import Method
+from exhume.attacks.foundation.outline import Outline
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.foundation.ranks import Ranks
+from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.replay.annealing import FIRST_DAMPING, Stage, fit_stage, random_start, stage
+from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem
+from exhume.attacks.replay.fitting import Guess
+from exhume.attacks.replay.view import with_ends
+from exhume.errors import UsageError
+from exhume.observation import Observation
+
+LEAST, MOST = 1e-5, 1e-1  # dampings that a stage may begin with, whatever the last one ended with
+COPIES = 12  # copies of all weights: path, guide and what conjugate gradients keep
+
+
+@dataclass(frozen=True)
+class Replay(Method[ReplayProblem]):
+    """`iterations` of the fit in all; a search whose fit is at rounding ends before."""
+
+    iterations: int = option(250, "at most so many.")
+
+    name: ClassVar[str] = "replay"
+    page: ClassVar[str] = "replay.md"
+    audit_place: ClassVar[int | None] = 70
+    needs: ClassVar[str] = (
+        "It needs a dense ReLU network before and after training (--initial), the recipe of its training "
+        "(--recipe-file) and the number of samples."
+    )
+    composition: ClassVar[Composition] = Composition(
+        features="the training itself, step by step",
+        target="all weights after training",
+        coefficients="none: the recipe says them",
+        parametrisation="samples, and targets where labels are not known",
+        solver="smoothing that is taken back, Levenberg-Marquardt",
+        knowledge="the network before and after training, the recipe, n",
+        published="here; for SGD: SimuDy (Tian et al. 2025)",
+    )
+    needs_samples = True
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    @classmethod
+    def refusal(cls, outline: Outline) -> str | None:
+        if not outline.replayable:
+            return f"expected a network with its recipe for --method replay, found none. {cls.needs}"
+        return None
+
+    @classmethod
+    def view(cls, observation: Observation) -> Observation:
+        return with_ends(observation)
+
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        recipe = observation.recipe
+        if cls.refusal(Outline.of(observation)) or recipe is None or (samples is None and recipe.labels is None):
+            return ()
+        return (PlannedAttack(cls.name, f"The declared training is replayed: {recipe.described}.", seed, samples),)
+
+    def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
+        ends = observation.ends
+        return 0 if ends is None else COPIES * len(ends.end) * dtype.itemsize
+
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[ReplayProblem]:
+        return ReplayCase.open(observation, seed, held_out, resources)
+
+    def steps(self, problem: ReplayProblem, resume: State | None = None) -> Iterator[Step]:
+        """One step per iteration of the fit, the best guess last. A search that was stopped goes on from its stage."""
+        loss = problem.loss
+        now = _Place(random_start(loss, problem.labels, problem.generator(0))) if resume is None else _restored(resume)
+        left = loss.share(now.guess)
+        best, least = now.guess, left
+        yield Step(now.iteration, _columns(now.guess), left**2, now.state, _notes(stage(now.stage), left))
+        while now.iteration < self.iterations and left > EXPLAINED / 10:
+            own, guess, damping, iteration = stage(now.stage), now.guess, now.damping, now.iteration
+            for fitted in fit_stage(loss, own, guess, damping, problem.generator(now.stage + 1)):
+                guess, damping, iteration = fitted.guess, fitted.damping, iteration + 1
+                yield Step(iteration, _columns(guess), fitted.left**2, now.state, _notes(own, left))
+            now = _Place(guess, max(iteration, now.iteration + 1), min(max(damping, LEAST), MOST), now.stage + 1)
+            left = loss.share(guess)
+            if left < least:
+                best, least = guess, left
+        yield Step(now.iteration + 1, _columns(best), least**2, now.state, _notes(stage(now.stage), least))
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where the search is, at the beginning of a stage."""
+
+    guess: Guess
+    iteration: int = 0
+    damping: float = FIRST_DAMPING
+    stage: int = 0
+
+    @property
+    def state(self) -> State:
+        numbers = {"iteration": self.iteration, "damping": self.damping, "stage": self.stage}
+        return State({"inputs": self.guess.inputs, "targets": self.guess.targets}, numbers)
+
+
+def _columns(guess: Guess) -> Tensor:
+    return torch.cat([guess.inputs, guess.targets], dim=1)
+
+
+def _notes(own: Stage, left: float) -> dict[str, float]:
+    """`unexplained`: of the training itself, when the stage began."""
+    return {"sigma": own.sigma, "guided": float(own.guided), "unexplained": left}
+
+
+def _restored(state: State) -> _Place:
+    guess, numbers = Guess(state.tensors["inputs"], state.tensors["targets"]), state.numbers
+    return _Place(guess, int(numbers["iteration"]), float(numbers["damping"]), int(numbers["stage"]))

@@ -1,0 +1,86 @@
+"""Training records held against candidates: which came back, each by its own measure.
+
+A record x is *recovered* by the candidate x̂ that was matched with it, one to one, if
+
+    ‖x − x̂‖ < 0.1 ‖x‖    and    ‖x − x̂‖ < ‖x − c‖ for every record c of the kind that was not trained on.
+
+The first is about the record's own norm, because the rows of one table differ in norm by a hundred. The second is what
+somebody could say who has never seen the weights: records of a kind are alike, faces and scans above all, and another
+one of them is no recovery. A control record counts as recovered by the first rule, and where the candidate is closer to
+it than to every training record: near-copies of a training record do not come back with it.
+
+Signs are free only where the weights cannot tell them, norms likewise (`directions_only`).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhume.metrics.errors import RECOVERED_DISTANCE
+from exhume.metrics.matching import Matching, match_by_norm, to_norm
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """`matching.distance` is ‖x − x̂‖ / ‖x‖, at most 1. `nearest` is what it has to beat, over the same norm."""
+
+    matching: Matching
+    nearest: Float[Tensor, " n"] | None = None
+
+    @property
+    def errors(self) -> Float[Tensor, " n"]:
+        return self.matching.distance
+
+    @property
+    def recovered(self) -> Bool[Tensor, " n"]:
+        return recovered(self.errors, self.nearest)
+
+
+def compare(
+    records: Float[Tensor, "n d"],
+    candidates: Float[Tensor, "m d"],
+    others: Float[Tensor, "c d"] | None = None,
+    *,
+    of_control: bool = False,
+    directions_only: bool = False,
+    sign_free: bool = False,
+) -> Comparison:
+    """`others` are control records, or, of control records, those that were trained on.
+
+    >>> x = torch.tensor([[3.0, 4.0], [30.0, 40.0]])
+    >>> found = compare(x, torch.tensor([[3.0, 4.4], [30.0, 40.4]]), others=torch.tensor([[30.1, 40.1]]))
+    >>> found.recovered.tolist(), compare(x, 2 * x, directions_only=True).recovered.tolist()
+    ([True, False], [True, True])
+    """
+    x, found = records.double(), candidates.double()
+    rows = None if others is None or not len(others) else others.to(x)
+    if directions_only:
+        x, found = to_norm(x, 1.0), to_norm(found, 1.0)
+        rows = None if rows is None else to_norm(rows, 1.0)
+    matching = match_by_norm(x, found, sign_free)
+    if rows is None:
+        return Comparison(matching)
+    norms = x.norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
+    around = x
+    if of_control and len(found):
+        around = found[matching.candidate.clamp_min(0)] * matching.sign.to(found)[:, None]
+    return Comparison(matching, torch.cdist(around, rows).amin(dim=1) / norms)
+
+
+def recovered(errors: Float[Tensor, " n"], nearest: Float[Tensor, " n"] | None) -> Bool[Tensor, " n"]:
+    close = errors < RECOVERED_DISTANCE
+    return close if nearest is None else close & (errors < nearest)
+
+
+def of_another(records: Float[Tensor, "n d"], others: Float[Tensor, "c d"] | None) -> Float[Tensor, "n d"] | None:
+    """For each record another one of its kind, which is what chance would show: a control record, or else the next
+    training record; None where there is none.
+
+    >>> of_another(torch.tensor([[1.0], [2.0]]), None).tolist(), of_another(torch.ones(1, 1), None)
+    ([[2.0], [1.0]], None)
+    """
+    if others is not None and len(others):
+        return others.to(records)[torch.arange(len(records)) % len(others)]
+    return records.roll(-1, dims=0) if len(records) > 1 else None
