@@ -16,6 +16,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -28,6 +29,7 @@ from exhume.activations import activation as named
 from exhume.errors import ExhumeError
 from exhume.observation import Knowledge, Observation
 
+Line = dict[str, Any]
 NEAR = 0.1
 ENDED = 0.95  # of the budget: an attack that took less ended by itself
 
@@ -61,7 +63,7 @@ def errors(problem: Fooling, candidates: np.ndarray) -> np.ndarray:
     return np.min(away, axis=0)
 
 
-def attack(family: str, seed: int, options: argparse.Namespace) -> dict:
+def attack(family: str, seed: int, options: argparse.Namespace) -> Line:
     problem = problem_of(family, seed, options.data_dir)
     began = time.monotonic()
     try:
@@ -79,7 +81,7 @@ def attack(family: str, seed: int, options: argparse.Namespace) -> dict:
     }
 
 
-def judged_again(line: dict, data_dir: Path) -> dict:
+def judged_again(line: Line, data_dir: Path) -> Line:
     """The certificate of stored candidates, by today's code."""
     from exhume.attacks.foundation.judgement import Resources
     from exhume.attacks.single_layer.case import RidgeCase
@@ -107,7 +109,7 @@ def judged_again(line: dict, data_dir: Path) -> dict:
     }
 
 
-def scored(line: dict, data_dir: Path) -> dict:
+def scored(line: Line, data_dir: Path) -> Line:
     """With what of it is right: counts of calls, wrong calls, and right candidates that were not called."""
     if "refused" in line:
         return {**line, "called": 0, "wrong": 0, "near": 0, "missed": 0, "error": []}
@@ -126,7 +128,7 @@ def scored(line: dict, data_dir: Path) -> dict:
     }
 
 
-def table(lines: list[dict]) -> None:
+def table(lines: list[Line]) -> None:
     print(f"{'family':36} problems samples  found  called  wrong  missed  false outcomes")
     for name, those in [(name, [line for line in lines if line["family"] == name]) for name in FAMILIES]:
         if those:
@@ -144,7 +146,7 @@ def table(lines: list[dict]) -> None:
         print(f"wrong {what}: {count} of {of}, 95 % interval {low:.2%} to {high:.2%}")
 
 
-def _row(name: str, lines: list[dict]) -> str:
+def _row(name: str, lines: list[Line]) -> str:
     sums = {key: sum(line[key] for line in lines) for key in ("near", "called", "wrong", "missed")}
     false = sum(
         line.get("outcome") == "recovered" and (line["wrong"] or line["near"] < line["samples"]) for line in lines
@@ -155,8 +157,8 @@ def _row(name: str, lines: list[dict]) -> str:
     return f"{name:36} {len(lines):8} {samples:7} {counts} {false:8}"
 
 
-def read(out: Path) -> list[dict]:
-    lines: dict[tuple[str, int], dict] = {}
+def read(out: Path) -> list[Line]:
+    lines: dict[tuple[str, int], Line] = {}
     for path in sorted(out.glob("*.jsonl")):
         for text in path.read_text().splitlines():
             line = json.loads(text)

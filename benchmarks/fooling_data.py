@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from skimage.data import lfw_subset
@@ -56,7 +57,7 @@ def real(kind: str, n: int, stream: Stream, data_dir: Path) -> np.ndarray:
     return rows[stream.permutation(len(rows))[:n]]
 
 
-def _table(load: Callable) -> Callable[[], np.ndarray]:
+def _table(load: Callable[[], Any]) -> Callable[[], np.ndarray]:
     @cache
     def rows() -> np.ndarray:
         values = load().data.astype(float)

@@ -82,7 +82,9 @@ def weigh(
     return np.linalg.solve(gram + ridge * np.eye(len(gram)), np.sign(labels)).T @ features
 
 
-def sizes(stream: Stream, dims: tuple[int, int], count: tuple[int, int], ratio: tuple[float, float]) -> tuple:
+def sizes(
+    stream: Stream, dims: tuple[int, int], count: tuple[int, int], ratio: tuple[float, float]
+) -> tuple[int, int, int]:
     d, n = int(stream.integers(dims[0], dims[1] + 1)), int(stream.integers(count[0], count[1] + 1))
     return d, n, max(40, round(stream.uniform(*ratio) * d * n))
 
