@@ -95,7 +95,7 @@ class RidgeCase:
         coefficients = final.coefficients * loss.scale
         unseen = self._unseen(candidates, coefficients)
         drifted, weights = self.observation.ridge.trained, self.observation.weights
-        lift = self.stands_for and self.stands_for.lift
+        lift = None if self.stands_for is None else self.stands_for.lift
         certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole)
         return Judgement(final.loss, coefficients, certificate)
 
