@@ -1,4 +1,4 @@
-"""Features that would fool a certificate are refused; unequal directions widen the error to expect."""
+"""Features that would fool a certificate are refused; directions that are hardly seen widen the error to expect."""
 
 import math
 
@@ -58,14 +58,6 @@ def test_rows_that_differ_in_their_bias_alone_are_not_the_same() -> None:
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_many_rows_in_few_dimensions_pass(d: int) -> None:
     check_features(features(normal(5000, d), "relu"))
-
-
-@pytest.mark.parametrize("scales", [[1.0] * 20, [1.0] * 10 + [0.1] * 10])
-def test_unevenness_is_the_mean_of_the_mean_over_each_eigenvalue(scales: list[float]) -> None:
-    scale = torch.tensor(scales)
-    turned = torch.linalg.qr(normal(20, 20, seed=2)).Q
-    expected = float(scale.square().mean() * (1 / scale.square()).mean())
-    assert check_features(features(normal(4000, 20) * scale @ turned, "relu")) == pytest.approx(expected, rel=0.15)
 
 
 @pytest.mark.usefixtures("shapes_unchecked")

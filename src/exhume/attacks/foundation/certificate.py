@@ -107,21 +107,18 @@ def unjudged(m: int, held_out: int = 0) -> Certificate:
 
 
 def verdict(
-    curvature: Float[Tensor, "m m"],
+    squares: Float[Tensor, " m"],
     explained: Float[Tensor, " m"],
     left: Unexplained,
     held_out: int,
     weights: Float[Tensor, "k p"],
     drifted: bool = True,
-    unsettled: Float[Tensor, " m"] | None = None,
 ) -> Certificate:
-    """The certificate of candidates of that curvature; `explained`: what the loss would rise by without each.
+    """The certificate of candidates with these squared errors to expect, over their squared norms.
 
-    `unsettled`: the mean square by which each would still move.
+    `explained`: what the loss would rise by without each.
     """
-    squares = expected_errors(curvature, left.noise).square()
-    squares = (squares if unsettled is None else squares + unsettled.to(squares)).cpu()
-    confidence = 1 / (1 + squares.nan_to_num(math.inf) / TRUSTED_ERROR**2)
+    confidence = 1 / (1 + squares.cpu().nan_to_num(math.inf) / TRUSTED_ERROR**2)
     if left.unseen_loss > CONFIDENT_BELOW:
         confidence = torch.zeros_like(confidence)
     at_floor = left.unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights) * left.fitted)

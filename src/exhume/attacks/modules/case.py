@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.foundation.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.foundation.certificate import Unexplained, expected_errors, unjudged, verdict
 from exhume.attacks.foundation.given import Given, of_the_head, with_smooth_pictures
 from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.modules.affine_span import AffineSpan
@@ -102,7 +102,8 @@ class ModuleCase:
             return Judgement(final.loss, coefficients, unjudged(len(candidates)))
         rows, weights = len(self.split.held_out), self.observation.weights
         left = Unexplained(final.loss, unseen, rows * loss.outputs, candidates.numel() / loss.equations)
-        certificate = verdict(curvature(loss, final), removal_costs(loss, final), left, rows, weights)
+        errors = expected_errors(curvature(loss, final), left.noise).square()
+        certificate = verdict(errors, removal_costs(loss, final), left, rows, weights)
         return Judgement(final.loss, coefficients, self._as_far_as_drift_lets(certificate))
 
     def _as_far_as_drift_lets(self, certificate: Certificate) -> Certificate:

@@ -2,8 +2,9 @@
 
 Rows that occur twice would appear among the used and the held-out weights alike and so certify themselves; so would
 rows that differ in what φ does not see: by a positive factor (homogeneous φ), by a sign (odd or even φ). Rows that do
-not span the space determine only the projection of the data on their span; rows that look into some directions less
-than into others determine the data less well there. Rows that are drawn from a seed have none of these faults.
+not span the space determine only the projection of the data on their span. Rows that are drawn from a seed have none of
+these faults. Rows that nearly repeat each other, or look into some directions less than into others, are let in: what
+they determine is what `linearised.py` finds.
 """
 
 import torch
@@ -23,16 +24,13 @@ RESOLUTION = 1e-5  # between rows of norm 1
 FEW_DIMENSIONS = 4  # up to which rows of norm 1 come so near to each other by chance
 
 
-def check_features(features: RidgeFeatures, ranks: Ranks = ALONE) -> float:
-    """Raises for features with repeated rows, or (p ≥ d) with rows that leave directions out.
-
-    Returns by how much the squared error of a candidate grows because directions are seen unequally: the mean of
-    λ̄ / λ_j over the eigenvalues λ of VᵀV, 1 where all are alike.
-    """
+def check_features(features: RidgeFeatures, ranks: Ranks = ALONE) -> None:
+    """Raises for features with repeated rows, or (p ≥ d) with rows that leave directions out."""
     if isinstance(features.rows, DrawnRows):
-        return 1.0
+        return
     _check_repeated(features, ranks)
-    return _unevenness(features) if features.p >= features.d else 1.0
+    if features.p >= features.d:
+        _check_directions(features)
 
 
 def _check_repeated(features: RidgeFeatures, ranks: Ranks) -> None:
@@ -74,7 +72,7 @@ def _norms_do_not_matter(activation: Activation, entries: int) -> bool:
     return activation.homogeneous and entries > FEW_DIMENSIONS
 
 
-def _unevenness(features: RidgeFeatures) -> float:
+def _check_directions(features: RidgeFeatures) -> None:
     square, alive = torch.zeros(features.d, features.d, dtype=torch.float64), 0
     for block in blocks(features.rows):
         rows = features.rows.block(block.start, block.stop).double().cpu()
@@ -89,5 +87,3 @@ def _unevenness(features: RidgeFeatures) -> float:
             f"expected rows of V that span all {features.d} dimensions, found rank {rank}: only the projection of the "
             "data on them is determined; give the data in those coordinates instead"
         )
-    uneven = float(values.mean() * (1 / values).mean())
-    return max(1.0, uneven * (1 - features.d / alive))  # so much of it is chance: rows are finitely many

@@ -27,18 +27,12 @@ from exhume.observation import Observation
 
 @dataclass(frozen=True, eq=False)
 class RidgeCase:
-    """`stands_for` says which samples the candidates of this case are the coordinates of; None: the samples themselves.
-
-    `share` is that of the d dimensions in which a sample may lie; `uneven` the factor on squared errors that comes from
-    rows of V which see some directions less than others.
-    """
+    """`stands_for`: which samples the candidates of this case are coordinates of; None: they are the samples."""
 
     observation: Observation
     split: RowSplit
     problem: Problem
     stands_for: Parametrisation | None = None
-    share: float = 1.0
-    uneven: float = 1.0
     facts: Facts = field(default_factory=dict)
     given: Given = field(default_factory=dict)
 
@@ -61,7 +55,7 @@ class RidgeCase:
         Of several ranks each takes its own share of these rows, and has memory for as many.
         """
         features, ranks = observation.ridge, resources.ranks
-        uneven = check_features(features, ranks)
+        check_features(features, ranks)
         split = split_rows(features.p, held_out)
         room = _room(observation, split.used, few_rows, resources)
         used = room.rows
@@ -92,7 +86,7 @@ class RidgeCase:
             device=resources.device,
             at_most=room.candidates,
         )
-        return cls(observation, split, problem, uneven=uneven, given=of_the_head(observation))
+        return cls(observation, split, problem, given=of_the_head(observation))
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """On all rows and without any help that the method may have used on the way: the published loss."""
@@ -100,9 +94,16 @@ class RidgeCase:
         final = loss.to(candidates.dtype).fit(candidates)
         coefficients = final.coefficients * loss.scale
         unseen = self._unseen(candidates, coefficients)
-        spread, drifted = self.share * self.uneven, self.observation.ridge.trained
-        certificate = certify(loss, final, unseen, split, self.observation.weights, spread, drifted)
+        drifted, weights = self.observation.ridge.trained, self.observation.weights
+        lift = None if self.stands_for is None else self.stands_for.lift
+        certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole)
         return Judgement(final.loss, coefficients, certificate)
+
+    def _whole(self, rows: int) -> SpanLoss:
+        """The loss on the first rows, none of them on another rank."""
+        loss, features, weights = self.problem.loss, self.observation.ridge, self.observation.weights
+        rows, kind = min(rows, loss.p), loss.weights
+        return SpanLoss(features.part(0, rows), weights[:, :rows], kind.dtype, kind.device, free_norms=loss.free_norms)
 
     def unseen_loss(self, candidates: Float[Tensor, "m d"]) -> float | None:
         loss = self.problem.loss

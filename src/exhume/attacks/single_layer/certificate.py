@@ -1,27 +1,51 @@
-"""The certificate of candidates for features φ(Vx + b): their curvature, and what of them the weights can tell.
+"""The certificate of candidates for features φ(Vx + b): what is called recovered is what the equations determine.
 
-To what every certificate asks (`foundation/certificate.py`) this adds one question. The confidence of a candidate is
-zero where its features are a quadratic function of its preactivations but for what is left: such weights show Σ α_i x_i
-and Σ α_i x_i x_iᵀ, and no single x_i.
+A candidate is called recovered where the error to expect of it is small, and no other explanation of the same weights
+puts a sample elsewhere. Both follow from the equations at the candidates, with the actual rows, φ and coefficients:
+
+- the error to expect (`linearised.py`; `probing.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and the step that
+  is still to be made;
+- it could be a blend of two samples (`blends.py`);
+- a part of it could belong to another candidate, or its sign be wrong (`alternatives.py`).
+
+σ² is the mean square by which an equation is missed that was not fitted: the larger of what held-out weights show and
+of what fitted ones show where each is left out. It is noise only if other weights do not predict it (`structure.py`).
+What they do predict is one function, which may lie along the direction that is determined least, or hide another
+explanation, with all its size.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.foundation.certificate import EXPLAINED, RowSplit, Unexplained, outcome_of, unjudged, verdict
+from exhume.attacks.foundation.certificate import RowSplit, Unexplained, unjudged, verdict
 from exhume.attacks.foundation.ranks import ALONE, Ranks
-from exhume.attacks.single_layer.gauss_newton import linearise, metric, newton_move
+from exhume.attacks.single_layer.alternatives import exchangeable, turnable
+from exhume.attacks.single_layer.blends import rough_splitting_costs, splitting_costs
+from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
+from exhume.attacks.single_layer.linearised import (
+    DENSE,
+    FEW_ROWS,
+    LEAST_SPARE,
+    ROWS_EACH,
+    TINY,
+    Explanation,
+    Linearised,
+    explanation,
+)
+from exhume.attacks.single_layer.probing import Probed
 from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.attacks.single_layer.structure import predictable_share
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate
 
-SETTLING_DAMPING = 1e-6
-TELLING = 10.0  # how far above what is left that must be which tells samples apart, summed over its equations
-SETTLING_PRODUCTS, FEW_DIMENSIONS = 10, 256  # products for the Newton step; up to so many dimensions they are cheap
+ROUNDING = 2.0**-48 / 3  # the mean square of what single precision rounds off, over that of the weights
+SHOWS = 10.0  # times the variance of the noise: what another explanation has to leave in the weights to be refuted
+PREDICTABLE = 0.2  # a share of what is left from which it is no noise: noise gave up to 0.14, wrong signs from 0.28
 
 
 def loss_on(
@@ -47,48 +71,76 @@ def certify(
     unseen_loss: float | None,
     split: RowSplit,
     weights: Float[Tensor, "k p"],
-    spread: float = 1.0,
     drifted: bool = False,
+    lift: Lift | None = None,
+    whole: Callable[[int], SpanLoss] | None = None,
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
-    `drifted`: the features moved in training, so that a rest that looks like noise may be noise.
-    `spread` multiplies squared errors: r / d where candidates are known to lie in r of the d dimensions, since they can
-    err in no others; the mean of λ̄ / λ_j where the rows of V see directions unequally (eigenvalues λ of VᵀV).
+    `drifted`: the features moved in training, so that a rest that looks like noise may be noise. `lift`: the samples
+    that candidates stand for, if they are not the samples themselves: errors are those of samples. `whole`: the loss on
+    the first rows where several ranks have their own, so that each finds the same.
     """
     if unseen_loss is None:
         return unjudged(len(fit.candidates), split.held_out)
+    q = len(fit.candidates) * loss.unknowns / loss.equations
+    left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
+    held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
+    missed = unseen_loss * float(held) / loss.scale**2 * len(weights) / loss.outputs  # repeated outputs miss the same
+    gathered = _gathered(loss, fit, whole)
+    found = _determined(*gathered, lift, q)
+    noise = max(missed, found.left_out, ROUNDING)
+    share = float(loss.ranks.same(torch.tensor(predictable_share(*gathered), dtype=torch.float64)))
+    coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
+    squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
+    unsure = loss.ranks.same(found.unsure(SHOWS * noise + coherent).double()) > 0
+    squares = squares.where(~unsure, torch.inf)
+    return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
+
+
+@dataclass(frozen=True, eq=False)
+class _Determined:
+    """`at`: the equations, on one of `one_of` rows. `steps`: squares of those that are still to be made, `sizes` of the
+    samples."""
+
+    at: Explanation
+    one_of: float
+    variances: Float[Tensor, " m"]
+    largest: Float[Tensor, " m"]
+    steps: Float[Tensor, " m"]
+    sizes: Float[Tensor, " m"]
+    splitting: Float[Tensor, " m"]
+    left_out: float
+
+    def unsure(self, hidden: float) -> Bool[Tensor, " m"]:
+        """Candidates of which there is another explanation, that leaves no more than `hidden` in the weights."""
+        hidden = hidden / self.one_of
+        return (self.splitting <= hidden) | exchangeable(self.at, hidden) | turnable(self.at, hidden)
+
+
+def _gathered(loss: SpanLoss, fit: Fit, whole: Callable[[int], SpanLoss] | None) -> tuple[SpanLoss, Fit]:
+    """The same on one rank, where other ranks have rows and there are few unknowns."""
     m, d = fit.candidates.shape
-    left = Unexplained(
-        fit.loss, unseen_loss, split.held_out * loss.outputs, m * (d - 1 + loss.outputs) / loss.equations
-    )
-    explained = removal_costs(fit, loss)
-    found = verdict(metric(loss, fit) / spread, explained, left, split.held_out, weights, drifted, unsettled(loss, fit))
-    telling = beyond_quadratic(loss, fit).cpu() * explained.cpu() * loss.equations / d
-    blind = telling <= TELLING * max(unseen_loss, EXPLAINED)
-    if not bool(blind.any()):
-        return found
-    confidence = torch.tensor(found.confidence).where(~blind, 0.0)
-    return replace(found, outcome=outcome_of(left, False, confidence), confidence=tuple(confidence.tolist()))
+    if loss.ranks.size == 1 or m * d > DENSE or whole is None:
+        return loss, fit
+    alone = whole(max(FEW_ROWS, ROWS_EACH * m * loss.unknowns // loss.outputs))
+    return alone, alone.fit(fit.candidates)
 
 
-def unsettled(loss: SpanLoss, fit: Fit) -> Float[Tensor, " m"]:
-    """||step_i||² / d of the Newton step at a fit: how far candidates would still move. A few passes."""
-    d = fit.candidates.shape[1]
-    products = SETTLING_PRODUCTS if d <= FEW_DIMENSIONS else 2
-    step = newton_move(loss, linearise(loss, fit), SETTLING_DAMPING, products, 0.1).change
-    return step.double().square().sum(dim=1) / d
-
-
-def beyond_quadratic(loss: SpanLoss, fit: Fit) -> Float[Tensor, " m"]:
-    """The share of each candidate's features that is no quadratic function of its preactivations."""
-    shares = []
-    for preactivations, features in zip(fit.preactivations, fit.features, strict=True):
-        z, f = preactivations.double(), features.double()
-        known = torch.stack([torch.ones_like(z), z, z.square(), f])
-        gram = loss.ranks.sum(known @ known.T)
-        scale = gram.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-        gram = gram * scale[:, None] * scale
-        fitted = gram[3, :3] @ torch.linalg.pinv(gram[:3, :3], rtol=1e-12, hermitian=True) @ gram[:3, 3]
-        shares.append((1 - fitted).clamp_min(0))
-    return torch.stack(shares)
+def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Determined:
+    m, d = fit.candidates.shape
+    candidates = fit.candidates.double()
+    samples = candidates if lift is None else lift(candidates)
+    sizes = samples.square().sum(dim=1).clamp_min(TINY)
+    if m * d <= DENSE and loss.ranks.size == 1:
+        at = Linearised.at(loss, fit)
+        lifts = None if lift is None else lifted_moves(lift, candidates)
+        steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
+        one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
+        return _Determined(at, one_of, variances, at.largest(lifts), steps, sizes, splitting_costs(at), at.left_out)
+    probed, plain = Probed.at(loss, fit), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
+    gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
+    variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
+    one_of, left_out = max(1.0, loss.p / plain.features.p), fit.loss / max(1 - q, LEAST_SPARE) ** 2
+    splitting = loss.ranks.same(rough_splitting_costs(plain))
+    return _Determined(plain, one_of, variances, variances, steps, sizes, splitting, left_out)

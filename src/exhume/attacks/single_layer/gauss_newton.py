@@ -69,20 +69,17 @@ def linearise(loss: SpanLoss, fit: Fit) -> Model:
     return Model(fit, slopes, _metric(loss, fit, slopes), descent, loss.energy)
 
 
-def metric(loss: SpanLoss, fit: Fit) -> Float[Tensor, "m m"]:
-    """M = (α αᵀ) ∘ (D Dᵀ) · E[v_j²] over the rows that have a derivative at every candidate. No pass.
+def away_from_kinks(loss: SpanLoss, preactivations: Float[Tensor, "m p"]) -> Float[Tensor, " p"]:
+    """1 for rows that have a derivative at every candidate, 0 for others. No pass.
 
     Two candidates that share a sample may be told apart by nothing but rows at whose kink one of them came to rest:
     there rounding chooses the slope.
     """
-    preactivations, activation = fit.preactivations, loss.features.activation
-    with torch.no_grad():
-        slopes = activation.derivative(preactivations)
-        if activation.kinked:
-            squares = loss.ranks.sum(preactivations.square().sum(dim=1, dtype=torch.float64))
-            at_kink = AT_KINK * (squares / loss.ranks.total(float(loss.features.p))).sqrt().to(preactivations)
-            slopes *= (preactivations.abs() > at_kink[:, None]).all(dim=0)
-        return _metric(loss, fit, slopes)
+    if not loss.features.activation.kinked:
+        return torch.ones_like(preactivations[0])
+    squares = loss.ranks.sum(preactivations.square().sum(dim=1, dtype=torch.float64))
+    at_kink = AT_KINK * (squares / loss.ranks.total(float(loss.features.p))).sqrt().to(preactivations)
+    return (preactivations.abs() > at_kink[:, None]).all(dim=0).to(preactivations)
 
 
 def _metric(loss: SpanLoss, fit: Fit, slopes: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:

@@ -205,14 +205,12 @@ class _Opening:
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
         case = self._open(seen_through(observation, subspace, self.resources))
-        return replace(self._standing_for(case, subspace), share=subspace.r / subspace.d)
+        return self._standing_for(case, subspace)
 
     def _drifting(self, inside: RidgeCase, rows: HeldRows, subspace: Subspace) -> RidgeCase:
         features = replace(inside.observation.ridge, rows=rows)
         case = self._open(replace(inside.observation, features=features))
-        return replace(
-            self._standing_for(case, DriftCoordinates(subspace, case.problem.loss.free_norms)), share=inside.share
-        )
+        return self._standing_for(case, DriftCoordinates(subspace, case.problem.loss.free_norms))
 
     def _standing_for(self, case: RidgeCase, inner: Parametrisation | None = None) -> RidgeCase:
         extended = self.observation.d > self.d

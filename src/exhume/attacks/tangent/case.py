@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.foundation.certificate import Unexplained, unjudged, verdict
+from exhume.attacks.foundation.certificate import Unexplained, expected_errors, unjudged, verdict
 from exhume.attacks.foundation.given import INITIAL, Given, of_the_samples, with_smooth_pictures
 from exhume.attacks.foundation.judgement import Facts, Judgement
 from exhume.attacks.foundation.parametrisation import Subspace
@@ -133,7 +133,8 @@ class TangentCase:
         taken = m * (c - 1 + final.coefficients.shape[1]) / loss.equations
         left = Unexplained(max(final.loss, 0.0), max(unseen, 0.0), self.unseen.equations, taken)
         rows = len(self.split.held_out)
-        certificate = verdict(curvature, loss.removal_costs(final), left, rows, self.observation.weights)
+        errors_to_expect = expected_errors(curvature, left.noise).square()
+        certificate = verdict(errors_to_expect, loss.removal_costs(final), left, rows, self.observation.weights)
         if self.condensed:
             certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED, confidence=(0.0,) * m)
         if certificate.outcome is Outcome.SPURIOUS and self._by_few_rows(candidates, coefficients, 4 * final.loss):

@@ -1,0 +1,92 @@
+"""Other explanations that are not near: parts of samples exchanged, and signs turned.
+
+*Parts.* Where no row of V joins some columns to the others (a convolution whose stride is its kernel, block-diagonal
+rows), each weight shows the parts of the samples in one group of columns, and only the coefficient ties parts together:
+
+    θ_k = Σ_i A_i φ(v_k · x_i^(g)),   g the group of row k.
+
+Two candidates may exchange a part where their coefficients are alike. Where φ is homogeneous, they may always do so if
+their coefficients have the same sign, because the scale of a part makes up for the difference.
+
+*Signs.* Where φ(z) − φ(−z) = c z, candidates S may be turned if Σ_S A_i x_i = 0; where φ(z) + φ(−z) is a constant, if
+Σ_S A_i = 0. One of them, or several at once.
+
+Each changes the weights by a vector, of which coefficients and candidates may make up for a part by moving a little
+(`linearised.py`). Where what is left is below the noise, the weights do not tell.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from exhume.attacks.single_layer.linearised import TINY, Explanation
+
+JOINED = 1e-6  # of a row's largest number: what it has in a column that it reads
+OPPOSITE = -0.9  # a cosine: where the opposite of a candidate is one too, turning it would leave nothing in its place
+ALL_SUBSETS = 10  # candidates up to which every set of them is turned; of more, single ones, pairs and all at once
+
+
+def column_groups(rows: Float[Tensor, "p d"]) -> Int[Tensor, " d"]:
+    """The group of each column: two columns are in one where a row reads both, or a chain of rows joins them."""
+    read = (rows.abs() > JOINED * rows.abs().amax(dim=1, keepdim=True)).to(torch.float32)
+    if bool(read.all(dim=1).any()):
+        return torch.zeros(rows.shape[1], dtype=torch.int64)
+    return torch.from_numpy(connected_components(csr_matrix((read.T @ read).cpu().numpy()))[1]).long()
+
+
+def exchangeable(at: Explanation, hidden: float) -> Bool[Tensor, " m"]:
+    """Candidates of which a part may be another one's: the exchange leaves no more than `hidden` in the weights."""
+    groups, m = column_groups(at.rows).to(at.rows.device), len(at.candidates)
+    unsure = torch.zeros(m, dtype=torch.bool, device=at.rows.device)
+    if int(groups.max()) == 0:
+        return unsure
+    for one, other in itertools.combinations(range(m), 2):
+        factor = _factor(at, one, other)
+        pair, amplitudes = at.candidates[[one, other]], at.amplitudes[[one, other]]
+        for group in range(int(groups.max()) + 1) if factor else ():
+            mine = groups == group
+            changed = torch.where(mine, torch.stack([factor * pair[1], pair[0] / factor]), pair)
+            difference = at.features(changed) - at.features(pair)
+            change = (amplitudes.T @ difference).reshape(1, -1)
+            if float(at.not_made_up(change).square().sum()) <= hidden:
+                unsure[[one, other]] = True
+    return unsure
+
+
+def _factor(at: Explanation, one: int, other: int) -> float:
+    """By what the other's part is multiplied where it takes the place of one's; 0 where no factor is right."""
+    if not at.features.norm_blind:
+        return 1.0
+    mine, theirs = at.amplitudes[one], at.amplitudes[other]
+    return max(0.0, float(mine @ theirs / mine.square().sum().clamp_min(TINY)))
+
+
+def turnable(at: Explanation, hidden: float) -> Bool[Tensor, " m"]:
+    """Candidates whose sign may be wrong, alone or together with others."""
+    unsure = torch.zeros(len(at.candidates), dtype=torch.bool, device=at.candidates.device)
+    if at.features.activation.parity != "none" or at.features.bias is not None:
+        return unsure  # lost altogether, or shown by the bias
+    units = at.candidates / at.candidates.norm(dim=1, keepdim=True).clamp_min(TINY)
+    able = ((units @ units.T).amin(dim=1) > OPPOSITE).nonzero()[:, 0]
+    ahead, behind = at.features(at.candidates), at.features(-at.candidates)
+    for turned in (ahead - behind, ahead + behind):  # the coefficient as it is, or turned too
+        left = at.not_made_up(at.change(turned))[able]
+        gram = left @ left.T
+        for chosen in _subsets(len(able)):
+            index = torch.tensor(chosen)
+            if float(gram[index][:, index].sum()) <= hidden:
+                unsure[able[index]] = True
+    return unsure
+
+
+def _subsets(m: int) -> Iterator[tuple[int, ...]]:
+    most = m if m <= ALL_SUBSETS else 2
+    for size in range(1, most + 1):
+        yield from itertools.combinations(range(m), size)
+    if most < m:
+        yield tuple(range(m))

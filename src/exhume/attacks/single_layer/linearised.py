@@ -1,0 +1,164 @@
+"""The equations linearised at a fit, with all their unknowns: what noise on the weights does to each candidate.
+
+Near a fit θ ≈ AᵀF the weights move with coefficients and candidates as dAᵀ F + Σ_i A_i φ'(z_i) ∘ V dx_i. With the
+coefficients eliminated (P projects every output off the candidates' features) and J the r p × m u matrix of the second
+part,
+
+    H = Jᵀ P J,      dx = H⁻¹ Jᵀ P θ,      E ||x̂_i − x_i||² = σ² tr [H⁻¹]_ii
+
+are the curvature, the step that is still to be made, and the error that noise of variance σ² on each equation lets
+expect. Nothing here supposes that rows of V are isotropic, or that they differ: directions that no row sees, rows that
+nearly repeat each other and candidates that stand in for each other are small singular values of P J.
+
+The unknowns of a candidate are its u = d − 1 directions at its norm, or all u = d where the norm is not known and φ
+shows it. Outputs that repeat each other are one equation: A is turned so that r ≤ k of its columns are not negligible.
+Rows at whose kink a candidate came to rest (ReLU) do not count in J: rounding chose the slope.
+
+Up to `DENSE` unknowns all of this is solved as it stands. Beyond, `probing.py` takes its place.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhume.attacks.single_layer.gauss_newton import away_from_kinks
+from exhume.attacks.single_layer.span import Fit, SpanLoss
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import HeldRows, hold
+
+DENSE = 1200  # unknowns whose factors take seconds
+ROWS_EACH, FEW_ROWS = 10, 4000  # equations for each unknown, or so many rows: more only make the errors smaller
+UNSEEN = 1e-10  # of its column: what stands for a singular value of zero, far below what any noise resolves
+LEAST_SCALE = 1e-100  # of a column, where a candidate leaves no trace at all
+LEAST_SPARE = 1e-3  # of an equation that the others do not predict already
+TINY = torch.finfo(torch.float64).tiny
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What candidates explain on some rows, in double precision, and what small changes of them would explain too.
+
+    `amplitudes`: A, turned to its r outputs. `spanned`: an orthonormal basis of the candidates' features. `tangents`:
+    one of what small changes of the candidates do besides; it may have no columns.
+    """
+
+    features: RidgeFeatures
+    candidates: Float[Tensor, "m d"]
+    amplitudes: Float[Tensor, "m r"]
+    spanned: Float[Tensor, "p s"]
+    tangents: Float[Tensor, "rp c"]
+
+    @property
+    def rows(self) -> Float[Tensor, "p d"]:
+        assert isinstance(self.features.rows, HeldRows)
+        return self.features.rows.values
+
+    def change(self, features: Float[Tensor, "m p"]) -> Float[Tensor, "m rp"]:
+        """What a change of each candidate's features does to the weights of all outputs."""
+        return (self.amplitudes[:, :, None] * features[:, None]).flatten(1)
+
+    def not_made_up(self, changes: Float[Tensor, "c rp"]) -> Float[Tensor, "c rp"]:
+        """What of changes of the weights no small change of coefficients and candidates makes up for."""
+        apart = changes.reshape(-1, len(self.spanned))
+        left = (apart - (apart @ self.spanned) @ self.spanned.T).reshape(changes.shape)
+        for _ in range(2):
+            left = left - (left @ self.tangents) @ self.tangents.T
+        return left
+
+
+def explanation(loss: SpanLoss, fit: Fit, rows: int) -> Explanation:
+    """On the first rows of this rank, with nothing but the coefficients that may change."""
+    features, candidates = loss.features.part(0, min(rows, loss.features.p)), fit.candidates.double()
+    held = replace(features, rows=hold(features.rows, candidates.device, torch.float64))
+    amplitudes, _ = turned_outputs(fit.coefficients, loss.outputs)
+    values = held(candidates)
+    spanned = torch.linalg.qr(values.T / values.norm(dim=1).clamp_min(TINY)).Q
+    return Explanation(held, candidates, amplitudes, spanned, values.new_zeros(amplitudes.shape[1] * held.p, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised(Explanation):
+    """With P J by its QR factors in unit columns: `tangents` (Q), and `inverse` (R⁻¹, with the scales of the columns).
+
+    `bases`: the unknown directions of each candidate, in columns. `left_out`: the mean square by which each equation is
+    missed if it is left out of the fit, what is left of it over 1 − its leverage.
+    """
+
+    bases: Float[Tensor, "m d u"]
+    inverse: Float[Tensor, "mu mu"]
+    step: Float[Tensor, "m d"]
+    left_out: float
+
+    @classmethod
+    def at(cls, loss: SpanLoss, fit: Fit) -> "Linearised":
+        candidates, outputs = fit.candidates.double(), loss.outputs
+        bases = unknown_directions(candidates, loss.free_norms)
+        m, _, u = bases.shape
+        p = min(loss.p, max(FEW_ROWS, ROWS_EACH * m * (u + outputs) // outputs))
+        plain = explanation(loss, fit, p)
+        amplitudes, spanned, rows = plain.amplitudes, plain.spanned, plain.rows
+        targets = turned_outputs(fit.coefficients, outputs)[1].T @ (loss.published[:, :p].to(candidates) / loss.scale)
+        preactivations = torch.cat([block for _, block in plain.features.preactivation_blocks(candidates)], dim=1)
+        with torch.no_grad():
+            slopes = plain.features.activation.derivative(preactivations) * away_from_kinks(loss, preactivations)
+        columns = torch.einsum("ip,pd,idu->piu", slopes, rows, bases).reshape(p, m * u)
+        for _ in range(2):
+            columns = columns - spanned @ (spanned.T @ columns)
+        tangents = torch.cat([columns * amplitudes[:, o].repeat_interleave(u) for o in range(outputs)])
+        left = torch.cat([row - spanned @ (spanned.T @ row) for row in targets])
+        scale = tangents.norm(dim=0)
+        scale = scale.clamp_min(max(UNSEEN * float(scale.max()), LEAST_SCALE))
+        eye = torch.eye(m * u).to(tangents)
+        factors = torch.linalg.qr(torch.cat([tangents / scale, UNSEEN * eye]))
+        inverse = torch.linalg.solve_triangular(factors.R, eye, upper=True) / scale[:, None]
+        seen = factors.Q[: len(tangents)]
+        step = torch.einsum("idu,iu->id", bases, (inverse @ (seen.T @ left)).reshape(m, u))
+        leverage = spanned.square().sum(dim=1).repeat(outputs) + seen.square().sum(dim=1)
+        left_out = float((left / (1 - leverage).clamp_min(LEAST_SPARE)).square().mean())
+        return cls(plain.features, candidates, amplitudes, spanned, seen, bases, inverse, step, left_out)
+
+    def variances(self, lifts: Float[Tensor, "m e d"] | None = None) -> Float[Tensor, " m"]:
+        """tr [H⁻¹]_ii, or tr L [H⁻¹]_ii Lᵀ where samples move by L dx."""
+        return self._spread(lifts).square().sum(dim=(1, 2))
+
+    def largest(self, lifts: Float[Tensor, "m e d"] | None = None) -> Float[Tensor, " m"]:
+        """The largest eigenvalue of the same: the variance along the direction that is determined least."""
+        return torch.linalg.matrix_norm(self._spread(lifts), 2).square()
+
+    def _spread(self, lifts: Float[Tensor, "m e d"] | None) -> Float[Tensor, "m e mu"]:
+        moves = self.bases if lifts is None else lifts @ self.bases
+        return moves @ self._blocks
+
+    @property
+    def weakest(self) -> Float[Tensor, "m d"]:
+        """The direction of each candidate that the equations determine least."""
+        blocks = self._blocks / self._blocks.abs().amax(dim=(1, 2), keepdim=True).clamp_min(TINY)
+        vectors = torch.linalg.eigh(blocks @ blocks.transpose(1, 2)).eigenvectors[:, :, -1]
+        return torch.einsum("idu,iu->id", self.bases, vectors)
+
+    @property
+    def _blocks(self) -> Float[Tensor, "m u mu"]:
+        m, _, u = self.bases.shape
+        return self.inverse.reshape(m, u, -1)
+
+
+def unknown_directions(candidates: Float[Tensor, "m d"], free_norm: bool) -> Float[Tensor, "m d u"]:
+    """An orthonormal basis of what may change in each candidate: all directions, or those at its norm."""
+    m, d = candidates.shape
+    eye = torch.eye(d).to(candidates).expand(m, d, d)
+    if free_norm:
+        return eye
+    units = candidates / candidates.norm(dim=1, keepdim=True).clamp_min(TINY)
+    first = torch.where(units[:, :1] < 0, -1.0, 1.0)
+    mirror = units + first * eye[:, 0]  # Householder's, which takes x to a multiple of the first axis
+    return (eye - 2 * mirror[:, :, None] * mirror[:, None] / mirror.square().sum(dim=1)[:, None, None])[:, :, 1:]
+
+
+def turned_outputs(
+    coefficients: Float[Tensor, "m k"], outputs: int
+) -> tuple[Float[Tensor, "m r"], Float[Tensor, "k r"]]:
+    """A in the r directions of the outputs in which it is not negligible, and these directions."""
+    turned = torch.linalg.eigh(coefficients.T @ coefficients).eigenvectors[:, -outputs:]
+    return coefficients @ turned, turned

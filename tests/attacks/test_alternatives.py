@@ -1,0 +1,200 @@
+"""Explanations that are not near: what could be exchanged, turned or split without a trace is not called recovered."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from exhume.activations import activation
+from exhume.attacks.foundation.certificate import split_rows
+from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.single_layer.alternatives import column_groups, exchangeable, turnable
+from exhume.attacks.single_layer.blends import APART, rough_splitting_costs, splitting_costs
+from exhume.attacks.single_layer.certificate import certify, loss_on
+from exhume.attacks.single_layer.linearised import Linearised, explanation
+from exhume.attacks.single_layer.span import SpanLoss
+from exhume.attacks.single_layer.structure import predictable_share
+from exhume.features.ridge import RidgeFeatures
+from exhume.features.rows import HeldRows
+from exhume.observation import Knowledge, Observation
+from exhume.reconstruction import Certificate
+
+D, P = 8, 400
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def in_blocks(p: int = P, d: int = D, blocks: int = 2) -> Tensor:
+    rows = normal(p, d, seed=1)
+    return rows * ((torch.arange(d) * blocks // d) == (torch.arange(p) % blocks)[:, None])
+
+
+def certified(rows: Tensor, name: str, samples: Tensor, coefficients: list[float], candidates: Tensor) -> Certificate:
+    """The certificate of candidates for exact weights of samples."""
+    features = RidgeFeatures(HeldRows(rows), activation(name))
+    observation = Observation(
+        features, torch.tensor([coefficients], dtype=torch.float64) @ features(samples), Knowledge()
+    )
+    split = split_rows(len(rows))
+    loss = SpanLoss(features.part(0, split.used), observation.weights[:, : split.used], torch.float64)
+    fit = loss.fit(candidates)
+    missed = loss_on(observation, split.used, len(rows) - split.used, candidates, fit.coefficients * loss.scale)
+    return certify(loss, fit, missed, split, observation.weights)
+
+
+def called(certificate: Certificate) -> list[bool]:
+    return [value >= 0.5 for value in certificate.confidence]
+
+
+def test_columns_that_no_row_joins_are_in_groups_of_their_own() -> None:
+    assert column_groups(in_blocks()).tolist() == [0] * 4 + [1] * 4
+    assert column_groups(normal(20, D, seed=1)).tolist() == [0] * D
+    chain = torch.zeros(7, D, dtype=torch.float64)
+    for row in range(7):
+        chain[row, row : row + 2] = 1
+    assert column_groups(chain).tolist() == [0] * D, "each row joins two, all of them join all"
+
+
+def exchanged(samples: Tensor, factor: float) -> Tensor:
+    changed = samples.clone()
+    changed[0, D // 2 :], changed[1, D // 2 :] = factor * samples[1, D // 2 :], samples[0, D // 2 :] / factor
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "coefficients", "exchange"),
+    [
+        ("relu", [1.0, 0.6, -0.8], True),
+        ("gelu", [0.7, 0.7, -0.8], True),
+        ("gelu", [1.0, 0.6, -0.8], False),
+    ],
+)
+def test_halves_that_could_be_exchanged_without_a_trace_are_not_called_recovered(
+    name: str, coefficients: list[float], exchange: bool
+) -> None:
+    """Of block-diagonal rows; where an exchange would show, both are called."""
+    samples = to_norm(normal(3, D, seed=2), D**0.5)
+    assert called(certified(in_blocks(), name, samples, coefficients, samples))[:2] == [not exchange] * 2
+    if not exchange:
+        return
+    factor = coefficients[1] / coefficients[0] if name == "relu" else 1.0
+    other = exchanged(samples, factor)
+    other = to_norm(other, D**0.5) if name == "relu" else other
+    certificate = certified(in_blocks(), name, samples, coefficients, other)
+    assert certificate.held_out_loss is not None
+    assert certificate.held_out_loss < 1e-20, "the weights do not tell"
+    assert called(certificate)[:2] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "coefficients", "lost"),
+    [
+        ("sigmoid", [1.0, -1.0, 0.4], [True, True, False]),
+        ("sigmoid", [1.0, -0.7, 0.4], [False, False, False]),
+        ("relu", [1.0, -0.7, 0.4], [False, False, False]),
+    ],
+)
+def test_signs_that_the_weights_do_not_tell_are_not_called_recovered(
+    name: str, coefficients: list[float], lost: list[bool]
+) -> None:
+    samples = to_norm(normal(3, D, seed=2), D**0.5)
+    rows = normal(P, D, seed=1) / math.sqrt(D)
+    turned = torch.tensor([-1.0 if some else 1.0 for some in lost], dtype=torch.float64)[:, None] * samples
+    for candidates in (samples, turned):
+        certificate = certified(rows, name, samples, coefficients, candidates)
+        assert certificate.held_out_loss is not None
+        assert certificate.held_out_loss < 1e-20
+        assert called(certificate) == [not some for some in lost]
+
+
+def test_of_relu_samples_whose_multiples_add_up_to_zero_any_sign_may_be_wrong() -> None:
+    """Three vectors in a plane: the linear part of the weights cannot tell all of them turned."""
+    samples = to_norm(normal(3, D, seed=2), D**0.5)
+    samples[2] = to_norm((samples[0] + samples[1])[None], D**0.5)[0]
+    size = float((samples[0] + samples[1]).norm() / D**0.5)
+    rows = normal(P, D, seed=1) / math.sqrt(D)
+    assert called(certified(rows, "relu", samples, [1.0, 1.0, -size], samples)) == [False] * 3
+    assert called(certified(rows, "relu", samples, [1.0, 1.0, -0.5 * size], samples)) == [True] * 3
+
+
+def linearised(noise: float, name: str = "tanh", seed: int = 0) -> tuple[SpanLoss, Linearised]:
+    features = RidgeFeatures(HeldRows(normal(P, D, seed=1) / math.sqrt(D)), activation(name))
+    samples = to_norm(normal(3, D, seed=2), D**0.5)
+    weights = torch.tensor([[1.0, -0.7, 0.1]], dtype=torch.float64) @ features(samples)
+    loss = SpanLoss(features, weights + noise * normal(1, P, seed=seed), torch.float64)
+    return loss, Linearised.at(loss, loss.fit(samples))
+
+
+def test_no_direction_of_many_splits_for_far_less_than_the_one_that_was_found() -> None:
+    """The naive twin: random directions, each projected by a regression on all columns."""
+    loss, at = linearised(0.0)
+    found, norm = splitting_costs(at), math.sqrt(D)
+    columns = torch.cat([at.spanned, at.tangents], dim=1)
+    for index, seed in itertools.product(range(3), range(40)):
+        way = at.bases[index] @ normal(D - 1, seed=seed)
+        way = APART * norm * way / way.norm()
+        ends = torch.stack([at.candidates[index] + way, at.candidates[index] - way])
+        split = at.amplitudes[index] * (
+            loss.features(ends).mean(dim=0) - loss.features(at.candidates[index : index + 1])[0]
+        )
+        left = split - columns @ torch.linalg.lstsq(columns, split[:, None]).solution[:, 0]
+        assert float(left.square().sum()) > 0.7 * float(found[index])
+    assert bool((rough_splitting_costs(explanation(loss, loss.fit(at.candidates), P)) >= found).all())
+    assert float(found[2]) < 0.1 * float(found[:2].min()), "the smaller its coefficient, the easier a split is hidden"
+
+
+def test_a_blend_of_two_samples_within_the_noise_is_not_called_recovered() -> None:
+    d, p, apart = 6, 300, 0.2
+    rows = normal(p, d, seed=1) / math.sqrt(d)
+    features = RidgeFeatures(HeldRows(rows), activation("softplus"))
+    blend, way = to_norm(normal(2, d, seed=2), d**0.5)
+    way = way - (way @ blend) / d * blend
+    way = apart * math.sqrt(d) * way / way.norm()
+    samples = to_norm(torch.stack([blend + way, blend - way]), d**0.5)
+    weights = torch.tensor([[0.5, 0.5]], dtype=torch.float64) @ features(samples)
+    weights = weights + 1e-2 * weights.std() * normal(1, p, seed=3)
+    split = split_rows(p)
+    loss = SpanLoss(features.part(0, split.used), weights[:, : split.used], torch.float64)
+    candidate = to_norm(blend[None], d**0.5)
+    fit = loss.fit(candidate)
+    at = Linearised.at(loss, fit)
+    assert float((at.left_out * at.variances() / d).sqrt()) < 0.03, "noise alone would move it by little"
+    missed = loss_on(
+        Observation(features, weights, Knowledge()), split.used, 15, candidate, fit.coefficients * loss.scale
+    )
+    assert called(certify(loss, fit, missed, split, weights)) == [False]
+
+
+def test_rows_that_nearly_repeat_each_other_certify_nobody() -> None:
+    """12 rows, 20 copies of each: 24 unknowns fit them in many ways, and held-out copies as well."""
+    rows = (normal(12, D, seed=1) / math.sqrt(D)).repeat(20, 1)
+    rows = rows + 1e-6 * normal(240, D, seed=2)
+    samples = to_norm(normal(3, D, seed=3), D**0.5)
+    features = RidgeFeatures(HeldRows(rows), activation("softplus"))
+    loss = SpanLoss(features, features(samples).sum(dim=0)[None], torch.float64)
+    at = Linearised.at(loss, loss.fit(samples))
+    assert float((1e-12 * at.variances() / D).sqrt().min()) > 0.1, "held-out weights at 1e-12 would not tell"
+
+
+@pytest.mark.parametrize(("kind", "structured"), [("noise", False), ("a sample", True), ("rounding", False)])
+def test_noise_is_not_predicted_and_a_missing_sample_is(kind: str, structured: bool) -> None:
+    features = RidgeFeatures(HeldRows(normal(P, D, seed=1) / math.sqrt(D)), activation("gelu"))
+    samples = to_norm(normal(3, D, seed=2), D**0.5)
+    weights = torch.tensor([[1.0, -0.7, 0.5]], dtype=torch.float64) @ features(samples)
+    if kind == "rounding":
+        weights = weights.to(torch.bfloat16).double()
+    rest = {"noise": 0.01 * normal(1, P, seed=5), "a sample": 0.01 * features(samples.flip(1)[:1])}.get(kind, 0.0)
+    loss = SpanLoss(features, weights + rest, torch.float64)
+    share = predictable_share(loss, loss.fit(samples))
+    assert share > 0.5 if structured else share < 0.15
+
+
+def test_the_functions_of_alternatives_say_which() -> None:
+    _, at = linearised(0.0, "sigmoid")
+    assert not bool(exchangeable(at, 1e-9).any())
+    assert not bool(turnable(at, 1e-9).any())
+    assert bool(turnable(at, 1e9).all())
