@@ -24,6 +24,7 @@ from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.layer_states import LayerStates
 
 GAP = 2.0  # of neighbouring singular values; rounding alone has ratios near 1
+SURE_GAP = 10.0  # one that neither noise nor the change of Adam has, which fall off by factors of 2 here and there
 ROUNDED = 300.0  # times one rounding: steps add up, to 18 after 600 of them and 42 after 3,000
 WHITE = 1.15  # by how much the largest singular value of white noise may exceed sigma (sqrt h + sqrt c)
 FLAT = 30.0  # what is left may begin this far above its median: rounding does by up to 19, the change of Adam by 80
@@ -58,22 +59,30 @@ class Spectrum:
     @property
     def exact(self) -> bool:
         """Whether the span of the directions is that of the samples: a clear rank, and nothing beside it but noise."""
-        return self.clear and self.explained
+        return self.clear and self.explained and self.gap >= SURE_GAP
 
     @property
     def subspace(self) -> Subspace:
         return Subspace(self.directions)
 
     def describe(self) -> str:
-        decay = ""
-        if self.scale != self.taken:
-            decay = f", {self.scale:.4g} of the {'start left' if self.taken else 'weights put in'} by weight decay"
         if not self.clear:
-            return (
-                f"its change has full rank (the largest gap is a factor {self.gap:.2g}){decay}: more samples than "
-                "dimensions, an optimiser such as Adam, augmentation, noise, or another start"
-            )
-        return f"its change has rank {self.rank} (a gap of {self.gap:.1e}){decay}"
+            return self.no_span()
+        return f"its change has rank {self.rank} (a gap of {self.gap:.1e}){self._decay}"
+
+    def no_span(self) -> str:
+        """What is said where the span is not used: the likely causes."""
+        rank = "no rank that stands out" if self.clear else "full rank"
+        return (
+            f"its change has {rank} (the largest gap is a factor {self.gap:.2g}){self._decay}: more samples than "
+            "dimensions, an optimiser such as Adam, augmentation, noise, or another start"
+        )
+
+    @property
+    def _decay(self) -> str:
+        if self.scale == self.taken:
+            return ""
+        return f", {self.scale:.4g} of the {'start left' if self.taken else 'weights put in'} by weight decay"
 
 
 def spectrum(states: LayerStates, rows: Tensor | None = None) -> Spectrum:

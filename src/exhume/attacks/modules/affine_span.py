@@ -37,7 +37,7 @@ class AffineSpan:
         for states in with_layers(observation).layers:
             if states.reads == "inputs" and states.source == "training" and states.d == observation.d:
                 shown = spectrum(states)
-                return cls._shown(states, shown, like) if shown.clear and shown.rank <= observation.d else None
+                return cls._shown(states, shown, like) if shown.exact and shown.rank <= observation.d else None
         return None
 
     @classmethod

@@ -13,6 +13,8 @@ the equations determine least; and the least of ||P g ∘ Vδ ∘ Vδ'||², with
 for δ and δ'.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -21,15 +23,27 @@ from exhume.attacks.foundation.retraction import tangent
 from exhume.attacks.single_layer.linearised import TINY, Explanation, Linearised
 
 APART = 0.1  # of a candidate's norm: as far as what is called recovered may be off
+SHORTEST = 0.01  # of a way: how little samples may move along it, so that candidates do not leave by far
 TURNS = 3  # after which the direction changes little
 SECOND_DIFFERENCE = 0.1  # of the root mean square of a candidate's preactivations
 
 
-def splitting_costs(at: Linearised) -> Float[Tensor, " m"]:
-    """The least ||·||² that splitting each candidate by 0.1 of its norm would leave in the weights."""
+@dataclass(frozen=True, eq=False)
+class Lifted:
+    """The samples that candidates stand for: how they move (`lifted_moves`), and their norms."""
+
+    moves: Float[Tensor, "m e d"]
+    norms: Float[Tensor, "m 1"]
+
+
+def splitting_costs(at: Linearised, samples: Lifted | None = None) -> Float[Tensor, " m"]:
+    """The least ||·||² that splitting each sample by 0.1 of its norm would leave in the weights.
+
+    `samples`: those that candidates stand for. A way along which they hardly move (the drift of features beside a
+    sample) is as long as it takes."""
     ways = [at.weakest, _least_bent(at), *_to_nearest(at)]
     inside = [torch.einsum("idu,ieu,ie->id", at.bases, at.bases, way) for way in ways]
-    return _least_cost(at, inside)
+    return _least_cost(at, inside, samples)
 
 
 def rough_splitting_costs(at: Explanation) -> Float[Tensor, " m"]:
@@ -39,10 +53,15 @@ def rough_splitting_costs(at: Explanation) -> Float[Tensor, " m"]:
     return _least_cost(at, [tangent(way, at.candidates) for way in ways])
 
 
-def _least_cost(at: Explanation, ways: list[Float[Tensor, "m d"]]) -> Float[Tensor, " m"]:
+def _least_cost(
+    at: Explanation, ways: list[Float[Tensor, "m d"]], samples: Lifted | None = None
+) -> Float[Tensor, " m"]:
     costs, before = [], at.features(at.candidates)
+    norms = at.candidates.norm(dim=1, keepdim=True) if samples is None else samples.norms
     for way in ways:
-        apart = at.candidates.norm(dim=1, keepdim=True) * way / way.norm(dim=1, keepdim=True).clamp_min(TINY)
+        moved = way if samples is None else torch.einsum("ied,id->ie", samples.moves, way)
+        length = torch.maximum(moved.norm(dim=1, keepdim=True), SHORTEST * way.norm(dim=1, keepdim=True))
+        apart = norms * way / length.clamp_min(TINY)
         ahead, behind = (at.features(at.candidates + sign * APART * apart) for sign in (1, -1))
         costs.append(at.not_made_up(at.change((ahead + behind) / 2 - before)).square().sum(dim=1))
     return torch.stack(costs).amin(dim=0)

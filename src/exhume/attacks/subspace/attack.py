@@ -197,7 +197,7 @@ class _Opening:
     def _without_subspace(self, layer: Spectrum) -> StagedCase:
         if self.method.insist:
             raise ExhumeError(
-                f"expected a first layer whose change has low rank, found that {layer.describe()}; attack the whole "
+                f"expected a first layer whose change has low rank, found that {layer.no_span()}; attack the whole "
                 "space with --method split-newton"
             )
         used: Given = {"body": "the first layer, whose change shows no subspace"}

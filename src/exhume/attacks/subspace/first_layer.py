@@ -55,5 +55,4 @@ def _sketches(trained: Rows, initial: Rows, size: int) -> tuple[Float[Tensor, "s
 
 def told_of_first_layer(shown: Spectrum) -> str:
     """One sentence for the page."""
-    used = "" if shown.exact else "; it is not used"
-    return f"first layer: {shown.describe()}{used}"
+    return f"first layer: {shown.describe() if shown.exact else shown.no_span() + '; it is not used'}"
