@@ -138,9 +138,7 @@ def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Deter
         steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
         one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
         splitting = splitting_costs(at, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None]))
-        return _Determined(
-            at, one_of, variances, at.largest(lifts), steps, sizes, splitting_costs(at, lifts), at.left_out
-        )
+        return _Determined(at, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
     probed, plain = Probed.at(loss, fit), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
     gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
     variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
