@@ -57,7 +57,7 @@ def weights(params: int, activation: str = "relu", seed: int = 0) -> RandomFeatu
 
 
 FAST = (
-    Known("one sample", sphere(1, 4), weights(40), Outcome.RECOVERED, 1e-4, 1),
+    Known("one sample", sphere(1, 4), weights(40), Outcome.RECOVERED, 1e-4, 1, told=1),  # untold, it may be two
     Known("relu, 3 samples", sphere(3, 8), weights(200), Outcome.RECOVERED, 1e-3, 3),
     Known("tanh, 3 samples", sphere(3, 8, seed=1), weights(200, "tanh"), Outcome.RECOVERED, 1e-3, 3),
     Known("relu, 5 samples", sphere(5, 10, seed=2), weights(400, seed=1), Outcome.RECOVERED, 1e-3, 5),

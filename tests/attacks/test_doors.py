@@ -30,7 +30,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 SEED = 3
 FEW: dict[str, Any] = {"iterations": 25}
 VICTIMS: dict[str, dict[str, Any]] = {
-    "random features": {"kind": "rf", "data": "sphere", "dim": 6, "samples": 2, "ratio": 6},
+    "random features": {"kind": "rf", "data": "sphere", "dim": 6, "samples": 2, "ratio": 20},
     "a head known up to its seed": {
         "kind": "two-layer",
         "data": "sphere",

@@ -142,6 +142,7 @@ LINES = {
         "audit w.safetensors --features V.safetensors --activation relu --truth rows.safetensors --samples 2 "
         "--budget 20s --row-norm 3 --out audit",
     ),
+    "scan": ([], "scan w.safetensors --fail-on data"),
     "runs": ([RF], "runs . --where victim=rf --where 'n>2' --columns n,d,p"),
     "data spectrum": ([], "data spectrum photos --out spectrum.json --side 5 --grey"),
     "width": ([], "width --samples 1 --dim 50 --subspace 2 --separation 0.3"),
@@ -151,7 +152,7 @@ LINES = {
     "reproduce": ([], "reproduce fig3 --quick --engine here --out figures"),
     "demo": ([], "demo --out shown"),
 }
-ALONE = {"data fetch"}
+ALONE = {"data fetch", "serve"}
 """Tested by themselves, below."""
 
 

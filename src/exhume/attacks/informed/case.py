@@ -76,7 +76,7 @@ class InformedCase:
         features = observation.ridge
         if features.activation.linear:
             return cls._linear(observation, known, resources)
-        ridge = RidgeCase.open(observation, True, seed, held_out, resources)
+        ridge = RidgeCase.open(observation.knowing(len(known) + 1), True, seed, held_out, resources)
         used, n = ridge.problem.loss.features, len(known) + 1
         rows = min(used.p, ENOUGH * used.d + 4 * n)
         if rows < observation.d + n:

@@ -96,7 +96,8 @@ class RidgeCase:
         unseen = self._unseen(candidates, coefficients)
         drifted, weights = self.observation.ridge.trained, self.observation.weights
         lift = None if self.stands_for is None else self.stands_for.lift
-        certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole)
+        counted = self.observation.knowledge.samples == len(candidates)
+        certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole, counted)
         return Judgement(final.loss, coefficients, certificate)
 
     def _whole(self, rows: int) -> SpanLoss:

@@ -74,14 +74,16 @@ def certify(
     drifted: bool = False,
     lift: Lift | None = None,
     whole: Callable[[int], SpanLoss] | None = None,
+    counted: bool = False,
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
     `drifted`: the features moved in training, so that a rest that looks like noise may be noise. `lift`: the samples
     that candidates stand for, if they are not the samples themselves: errors are those of samples. `whole`: the loss on
-    the first rows where several ranks have their own, so that each finds the same.
+    the first rows where several ranks have their own, so that each finds the same. `counted`: there are known to be as
+    many samples as candidates, so that none is a blend of two.
     """
-    if unseen_loss is None:
+    if unseen_loss is None or loss.unknowns == loss.outputs:  # in one dimension at a known norm only signs are open
         return unjudged(len(fit.candidates), split.held_out)
     q = len(fit.candidates) * loss.unknowns / loss.equations
     left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
@@ -93,7 +95,7 @@ def certify(
     share = float(loss.ranks.same(torch.tensor(predictable_share(*gathered), dtype=torch.float64)))
     coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
     squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
-    unsure = loss.ranks.same(found.unsure(SHOWS * noise + coherent).double()) > 0
+    unsure = loss.ranks.same(found.unsure(SHOWS * noise + coherent, counted).double()) > 0
     squares = squares.where(~unsure, torch.inf)
     return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
 
@@ -112,10 +114,11 @@ class _Determined:
     splitting: Float[Tensor, " m"]
     left_out: float
 
-    def unsure(self, hidden: float) -> Bool[Tensor, " m"]:
+    def unsure(self, hidden: float, counted: bool) -> Bool[Tensor, " m"]:
         """Candidates of which there is another explanation, that leaves no more than `hidden` in the weights."""
         hidden = hidden / self.one_of
-        return (self.splitting <= hidden) | exchangeable(self.at, hidden) | turnable(self.at, hidden)
+        others = exchangeable(self.at, hidden) | turnable(self.at, hidden)
+        return others if counted else others | (self.splitting <= hidden)
 
 
 def _gathered(loss: SpanLoss, fit: Fit, whole: Callable[[int], SpanLoss] | None) -> tuple[SpanLoss, Fit]:

@@ -47,7 +47,9 @@ class Probed:
             solved, found = system.solve(signs)
             settled, total = settled and found, total + (signs * solved).double().sum(dim=1) / probes
         lost = torch.full_like(total, torch.inf)
-        total = total * (rows / loss.p)  # rows are alike: all of them tell as much more
+        # one probe of all candidates at once has cross terms of either sign: no less than rows alike in all directions
+        alike = system.inverse.diagonal().double() * (part.unknowns - part.outputs)
+        total = torch.maximum(total.abs(), alike) * (rows / loss.p)  # rows are alike: all of them tell as much more
         return cls(total if settled else lost, step if settled else torch.full_like(step, torch.inf))
 
 
