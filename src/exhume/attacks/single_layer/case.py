@@ -85,6 +85,7 @@ class RidgeCase:
             dtype=resources.dtype,
             device=resources.device,
             at_most=room.candidates,
+            timed=resources.timed,
         )
         return cls(observation, split, problem, given=of_the_head(observation))
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from exhume.attacks.foundation.certificate import RowSplit, Unexplained, unjudged, verdict
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.single_layer.alternatives import exchangeable, turnable
-from exhume.attacks.single_layer.blends import Lifted, rough_splitting_costs, splitting_costs
+from exhume.attacks.single_layer.blends import Lifted, splitting_costs
 from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
     DENSE,
@@ -140,11 +140,13 @@ def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Deter
         lifts = None if lift is None else lifted_moves(lift, candidates)
         steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
         one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
-        splitting = splitting_costs(at, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None]))
+        splitting = splitting_costs(
+            at, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None])
+        )
         return _Determined(at, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
     probed, plain = Probed.at(loss, fit), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
     gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
     variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
     one_of, left_out = max(1.0, loss.p / plain.features.p), fit.loss / max(1 - q, LEAST_SPARE) ** 2
-    splitting = loss.ranks.same(rough_splitting_costs(plain))
+    splitting = loss.ranks.same(splitting_costs(plain, loss.free_norms))
     return _Determined(plain, one_of, variances, variances, steps, sizes, splitting, left_out)
