@@ -109,6 +109,7 @@ def test_signs_that_the_weights_do_not_tell_are_not_called_recovered(
         assert certificate.held_out_loss is not None
         assert certificate.held_out_loss < 1e-20
         assert called(certificate) == [not some for some in lost]
+        assert certificate.doubts == ({"sign": sum(lost)} if any(lost) else {})
 
 
 def test_of_relu_samples_whose_multiples_add_up_to_zero_any_sign_may_be_wrong() -> None:

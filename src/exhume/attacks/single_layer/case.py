@@ -99,7 +99,8 @@ class RidgeCase:
         lift = None if self.stands_for is None else self.stands_for.lift
         counted = self.observation.knowledge.samples == len(candidates)
         certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole, counted)
-        return Judgement(final.loss, coefficients, certificate)
+        facts = {"doubts": dict(certificate.doubts)} if certificate.doubts else {}
+        return Judgement(final.loss, coefficients, certificate, facts)
 
     def _whole(self, rows: int) -> SpanLoss:
         """The loss on the first rows, none of them on another rank."""
