@@ -15,7 +15,7 @@ from exhume.metrics.errors import RECOVERED_DISTANCE
 from exhume.metrics.matching import match, to_norm
 from exhume.reconstruction import Reconstruction
 from exhume.report.figures import draw_pairs
-from exhume_papers.catalogue.figure import EXACT, Figure, Part, PartResults, Scale, attack_name, shown
+from exhume_papers.catalogue.figure import EXACT, RELEASED, Figure, Part, PartResults, Scale, attack_name, shown
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ def draw_runs(result: PartResults, name: str, folder: Path) -> list[Path]:
 def picture_sentence(result: PartResults, row: Mapping[str, Any]) -> str:
     flipped = wrong_signs(result, row)
     return (
-        f"{result.part.title}, {attack_name(row)}: rho {shown(float(row['error']))}, "
+        f"{result.part.title}, {attack_name(row)}: rho {shown(float(row['error']))} "
+        f"({shown(float(row[RELEASED]))} in the released metric), "
         f"{round(float(row['recovered_fraction']) * int(row['n']))} of {row['n']} within 0.1 sqrt(d), "
         f"{flipped} with the wrong sign, {row['samples_found']} candidates, {row['outcome']}{_floor(row)}"
     )

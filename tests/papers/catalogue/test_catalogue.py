@@ -77,7 +77,7 @@ def test_a_figure_is_run_drawn_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "fig0" / "fig0.png").stat().st_size > 5_000
     assert len((tmp_path / "fig0" / "numbers.csv").read_text().splitlines()) == 7
     assert [sentence.partition(":")[0] for sentence in summary["measured"]] == ["sphere, published attack"] * 2
-    assert " at p = n, " in summary["measured"][0]
+    assert " at p = n (0 of 2 recovered, " in summary["measured"][0]
     assert " at p = dn, " in summary["measured"][0]
     assert summary["measured"][0].endswith(" at p = 3dn")
 
