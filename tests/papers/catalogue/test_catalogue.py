@@ -78,8 +78,9 @@ def test_a_figure_is_run_drawn_and_written(tmp_path: Path) -> None:
     assert len((tmp_path / "fig0" / "numbers.csv").read_text().splitlines()) == 7
     assert [sentence.partition(":")[0] for sentence in summary["measured"]] == ["sphere, published attack"] * 2
     assert " at p = n (0 of 2 recovered, " in summary["measured"][0]
-    assert " at p = dn, " in summary["measured"][0]
-    assert summary["measured"][0].endswith(" at p = 3dn")
+    assert " at p = dn (" in summary["measured"][0]
+    assert " at p = 3dn (" in summary["measured"][0]
+    assert summary["measured"][0].endswith(" in the released metric)")
 
 
 def test_what_fills_the_machine_runs_alone_and_a_cluster_has_no_such_bound(tmp_path: Path) -> None:
