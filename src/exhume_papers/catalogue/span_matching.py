@@ -20,6 +20,8 @@ from exhume.metrics.matching import to_norm
 
 MATCHED = 1e-12
 """A share of the targets' energy that is unexplained: rounding in float64 leaves less."""
+STALLED = 12
+"""Steps that gain less than 1 % each, after which a start is given up: it is at another minimum."""
 CLOSE = 0.1
 """A candidate stands for a sample within this, in units of √d."""
 
@@ -58,8 +60,9 @@ def match_span(
     candidates, energy, damping = to_norm(start, norm), float(targets.square().sum()), 1e-2
     coefficients, basis, left = _project(targets, rows, phi, candidates)
     share = float(left.square().sum()) / energy
+    stalled = 0
     for _ in range(iterations):
-        if share < 1e-24 or damping > 1e8:
+        if share < 1e-24 or damping > 1e8 or stalled == STALLED:
             break
         jacobian = _jacobian(rows, phi, candidates, coefficients, basis)
         gram = jacobian.T @ jacobian
@@ -68,6 +71,7 @@ def match_span(
         moved = to_norm(candidates - step.reshape(candidates.shape), norm)
         trial = _project(targets, rows, phi, moved)
         reached = float(trial[2].square().sum()) / energy
+        stalled = 0 if reached < 0.99 * share else stalled + 1
         if reached < share:
             candidates, (coefficients, basis, left), share = moved, trial, reached
             damping = max(damping / 5, 1e-12)
