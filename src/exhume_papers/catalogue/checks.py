@@ -13,6 +13,7 @@ from exhume_papers.catalogue.lemma_b4 import powers_of_cosines
 from exhume_papers.catalogue.outliers import outlier_first
 from exhume_papers.catalogue.same_point import same_point
 from exhume_papers.catalogue.second_paper_checks import subspace_angles, width_at_risk
+from exhume_papers.catalogue.splitting import sample_split
 from exhume_papers.catalogue.theorems import other_solutions, signs_turned, spans_matched
 from exhume_papers.catalogue.theory import Check, no_duplicates, smallest_eigenvalue, uniform_concentration
 from exhume_papers.figures.law_figures import LawPanel, draw_laws
@@ -23,6 +24,7 @@ CHECKS: tuple[Callable[[Scale], Check], ...] = (
     no_duplicates,
     signs_turned,
     other_solutions,
+    sample_split,
     powers_of_cosines,
     uniform_concentration,
     smallest_eigenvalue,

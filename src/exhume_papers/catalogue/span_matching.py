@@ -66,7 +66,10 @@ def match_span(
             break
         jacobian = _jacobian(rows, phi, candidates, coefficients, basis)
         gram = jacobian.T @ jacobian
-        scale = damping * (gram.diagonal() + 1e-12 * gram.diagonal().max())
+        largest = gram.diagonal().max()
+        if largest == 0:  # nothing fires on any candidate
+            break
+        scale = damping * gram.diagonal() + 1e-14 * largest
         step = torch.linalg.solve(gram + torch.diag(scale), jacobian.T @ left.flatten())
         moved = to_norm(candidates - step.reshape(candidates.shape), norm)
         trial = _project(targets, rows, phi, moved)

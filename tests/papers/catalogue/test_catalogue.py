@@ -115,10 +115,10 @@ def rows(**more: Any) -> list[dict[str, Any]]:
 
 
 def test_values_are_told_where_the_thresholds_are() -> None:
-    assert at_thresholds(rows(), "error") == "0.9 at p = n, 0.5 at p = dn, 0 at p = 10dn"
+    assert at_thresholds(rows(), "error") == "0.9 ± 0.14 at p = n, 0.5 ± 0.14 at p = dn, 0 ± 0 at p = 10dn"
     assert at_thresholds(rows(), "loss") == "nowhere"
     before_pruning = [{**row, "train.params": 2 * int(row["p"])} for row in rows()]
-    assert at_thresholds(before_pruning, "error", "train.params").endswith("0 at p = 20dn")
+    assert at_thresholds(before_pruning, "error", "train.params").endswith("0 ± 0 at p = 20dn")
 
 
 def test_a_panel_has_a_curve_for_each_attack_and_the_training_loss_once() -> None:

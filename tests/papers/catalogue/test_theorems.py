@@ -5,7 +5,7 @@ import torch
 
 from exhume.activations import activation
 from exhume.metrics.matching import to_norm
-from exhume_papers.catalogue import lemma_b4, same_point, second_paper_checks, theorems
+from exhume_papers.catalogue import lemma_b4, same_point, second_paper_checks, splitting, theorems
 from exhume_papers.catalogue.assumed_activation import ASSUMED, assumption_2
 from exhume_papers.catalogue.span_matching import CLOSE, match_span
 from exhume_papers.catalogue.theory import samples_on_sphere, weights_of
@@ -76,6 +76,18 @@ def test_the_lemma_holds_for_the_sphere_and_fails_for_data_around_one_direction(
 def test_the_excess_is_zero_for_sums_of_orthogonal_samples() -> None:
     samples = math.sqrt(6) * torch.eye(6, dtype=torch.float64)
     assert lemma_b4.largest_excess(samples, 3, 1) < 1e-6
+
+
+@pytest.mark.parametrize("size", [0.3, 10.0])
+def test_a_split_sample_is_invisible_to_kkt_equations_and_visible_to_known_features(size: float) -> None:
+    assert splitting.kkt_left(3, 12, size, 0) < 1e-20
+    assert splitting.features_left(3, 12, size, 0) > 1e-4
+    assert splitting.features_left(3, 12, 1e-9, 0) < 1e-12, "without a split nothing is left"
+
+
+def test_a_split_along_the_span_is_visible_to_kkt_equations_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "_across", lambda samples, size, stream: size * samples[1:2])
+    assert splitting.kkt_left(3, 12, 0.5, 0) > 1e-3
 
 
 def test_a_smaller_step_ends_nearly_where_a_large_one_does() -> None:
