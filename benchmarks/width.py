@@ -10,9 +10,9 @@ goes on where it was. `--quick` takes a coarser grid and fewer trials.
 - `angles.png`: the largest principal angle between the data's span and the one estimated from the first layer's change,
   for several recipes; and how much of the data the moments of the weights capture where the first layer is frozen.
 - `falsification.png`: two samples on a circle, all candidates of a grid, all coefficients
-  (`exhume_papers/studies/two_on_circle.py`). The bound is refuted if, at its width, candidates that are not close explain
-  the weights significantly more often than delta allows (binomial test at 1 %); with 60 trials and no failure a rate
-  above delta = 5 % is refuted (at 95 %).
+  (`exhume_papers/studies/two_on_circle.py`). The bound is refuted if, at its width, candidates that are not close
+  explain the weights significantly more often than delta allows (binomial test at 1 %); with 60 trials and no failure a
+  rate above delta = 5 % is refuted (at 95 %).
 """
 
 import argparse
@@ -131,7 +131,10 @@ def falsification(trials: Trials, grid: Grid, out: Path) -> None:
         failures = sum(loss < eta / 4 for loss in losses)
         shares.append(failures / grid.on_circle)
         above = binomtest(failures, grid.on_circle, FAILURE_RATE, alternative="greater").pvalue < 0.01
-        print(f"| {width:,} | {failures} of {grid.on_circle} | {'yes' if above and width >= bound else 'no'} |", flush=True)
+        print(
+            f"| {width:,} | {failures} of {grid.on_circle} | {'yes' if above and width >= bound else 'no'} |",
+            flush=True,
+        )
     group = "two samples, r = 2"
     draw_falsification([Curve(group, "", widths, shares)], {group: bound}, FAILURE_RATE, out / "falsification.png")
 

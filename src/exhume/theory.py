@@ -9,7 +9,9 @@ d − 1 for its place on the sphere and 1 for its coefficient α_i. Hence the la
 and between the two lies a zone where the model fits its labels and the weights leave a continuum of data sets open.
 As many equations as unknowns may have several solutions, and small problems do at p = d n. What is proved (Theorems 1
 and 2 of arXiv 2509.22214) is about the span of the features, which is more than θ, p well above d n, and activations
-unlike ReLU; that no sample is missing is proved for n = 2. With k outputs the last layer has k coefficients to a sample and the unknowns are d − 1 + k; if norms are free and φ is
+unlike ReLU; that no sample is missing is proved for n = 2.
+
+With k outputs the last layer has k coefficients to a sample and the unknowns are d − 1 + k; if norms are free and φ is
 not homogeneous they are d + k.
 
 The law counts, it does not promise: `explain` says in words what follows from a count and what does not.
@@ -135,9 +137,9 @@ def _what_follows(gauge: Gauge) -> list[str]:
 
 def _what_does_not_follow(gauge: Gauge, whose: str) -> list[str]:
     reachable = (
-        "Reaching d n does not mean that an attack will converge: the search gets hard close to the threshold, and small "
-        "problems have other exact solutions there; attacks succeed from about 2 d n on. That nothing but the data "
-        "explains the weights is proved for p well above d n only, for the span of the features, and not for ReLU."
+        "Reaching d n does not mean that an attack will converge: the search gets hard close to the threshold, and "
+        "small problems have other exact solutions there; attacks succeed from about 2 d n on. That nothing but the "
+        "data explains the weights is proved for p well above d n only, for the span of the features, and not for ReLU."
     )
     not_safe = (
         "Staying below d n does not mean safe: images are not arbitrary, and where a prior or a known subspace leaves "

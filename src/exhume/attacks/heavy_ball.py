@@ -5,8 +5,8 @@
     x̂_i ← norm · x̂_i / ||x̂_i||
 
 The rows start as i.i.d. standard Gaussian vectors; the run ends when L ≤ 1e-7. L is normalised by ||θ||², and the
-published steps (20 on the synthetic sphere, 2,000 on CIFAR-10, 8,000 on Tiny-ImageNet) belong to that normalisation. For
-networks it is the same loss and the same steps, with gradients through the network.
+published steps (20 on the synthetic sphere, 2,000 on CIFAR-10, 8,000 on Tiny-ImageNet) belong to that normalisation.
+For networks it is the same loss and the same steps, with gradients through the network.
 """
 
 import itertools

@@ -90,7 +90,10 @@ def _panels_9(scale: Scale) -> Sequence[Panel]:
     return [_two_layer_panel(scale, "square"), *_resnet_panels(scale)]
 
 
-STEP = "the step is 1 / the largest curvature instead of 1e-5, which ends at the same point far sooner"
+STEP = (
+    "the step is 1 / the largest curvature instead of 1e-5, which ends nearly at the same point far sooner (theory: "
+    "same-point)"
+)
 VIT = "patches of 4, 2 blocks, head on all tokens"
 LIMIT = "1,500 iterations an attack"
 FIGURES: tuple[Figure, ...] = (

@@ -161,7 +161,8 @@ FIGURES: tuple[Figure, ...] = (
         {
             "quick": "4x4 pixels, n=4, 2 seeds; the attacks stop early",
             "here": "n=20 and 3 seeds instead of n=100 and 4, n=100 up to p = 3n (10dn: fig1-images); exhume's "
-            f"attack, with n=20 at most {HOPELESS} iterations below p = 2dn and 400 from there on; both attacks at 8x8, n=10",
+            f"attack, with n=20 at most {HOPELESS} iterations below p = 2dn and 400 from there on; both "
+            "attacks at 8x8, n=10",
         },
     ),
     PictureFigure(
@@ -185,8 +186,8 @@ FIGURES: tuple[Figure, ...] = (
         _figure_3,
         {
             "quick": "d and n of 4 to 12, 1 or 2 seeds; the attacks stop early",
-            "here": f"3 seeds for (100, 100); the published attack with 3 seeds for (30, 20) and 1 for (100, 20), 20,000 "
-            f"steps; {FEWER_OR_PATIENT}",
+            "here": "3 seeds for (100, 100); the published attack with 3 seeds for (30, 20) and 1 for (100, 20), "
+            f"20,000 steps; {FEWER_OR_PATIENT}",
         },
     ),
     PictureFigure(
@@ -196,8 +197,8 @@ FIGURES: tuple[Figure, ...] = (
         lambda scale: _signs(scale, "relu"),
         {
             "quick": SMALL_IMAGES,
-            "here": "n=20; the published attack at 8x8, n=10, 3 seeds, and on the sphere, 8 seeds; exhume repairs the signs, "
-            "so it should have none wrong",
+            "here": "n=20; the published attack at 8x8, n=10, 3 seeds, and on the sphere, 8 seeds; exhume repairs the "
+            "signs, so it should have none wrong",
         },
     ),
     PictureFigure(
@@ -205,7 +206,10 @@ FIGURES: tuple[Figure, ...] = (
         "images of higher resolution (Tiny-ImageNet)",
         "all 20 images recovered at p = 10dn",
         _tiny_imagenet_pictures,
-        {"quick": "8x8 pixels, n=2", "here": "n=10 at p = 3dn, told n, 12 minutes, of the rows of V as many as fit into 15 GB"},
+        {
+            "quick": "8x8 pixels, n=2",
+            "here": "n=10 at p = 3dn, told n, 12 minutes, of the rows of V as many as fit into 15 GB",
+        },
     ),
     ThresholdFigure(
         "fig8-logistic",

@@ -1,8 +1,8 @@
 """Does gradient descent with a large stable step end where the paper's step of 1e-5 ends?
 
 The figures on networks train with a step of 1 / the largest curvature, because 1e-5 takes up to a million steps. For a
-linear model both end at the same point. A network's features move, so the points differ; here by how much, relative to the
-change of the head that is attacked, and what it does to the floor of the attack's loss.
+linear model both end at the same point. A network's features move, so the points differ; here by how much, relative to
+the change of the head that is attacked, and what it does to the floor of the attack's loss.
 """
 
 import statistics
@@ -27,8 +27,8 @@ def same_point(scale: Scale) -> Check:
         rows.append({"d": d, "n": n, "width": 4 * d * n, "slower": slower, "apart": statistics.fmean(apart)})
     told = ", ".join(f"{shown(row['apart'])} for a step {row['slower']} times smaller" for row in rows)
     finding = (
-        f"two-layer networks, p_L = 4dn, d={d}, n={n}, to a loss of {REACHED:g}: the change of the head that is attacked "
-        f"differs by a share of {told}"
+        f"two-layer networks, p_L = 4dn, d={d}, n={n}, to a loss of {REACHED:g}: the change of the head that is "
+        f"attacked differs by a share of {told}"
     )
     return Check("same-point", "none: the paper trains with 1e-5", rows, finding)
 

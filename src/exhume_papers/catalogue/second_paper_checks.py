@@ -26,8 +26,8 @@ def width_at_risk(scale: Scale) -> Check:
     last = rows[-1]
     enough = next(row["width"] for row in rows if not any(later["failures"] for later in rows[rows.index(row) :]))
     finding = (
-        f"bound {bound:,} for two samples in two dimensions (eta {shown(eta)}, delta {RECOVERING}): {last['failures']} of "
-        f"{last['trials']} trials failed at width {last['width']:,}"
+        f"bound {bound:,} for two samples in two dimensions (eta {shown(eta)}, delta {RECOVERING}): "
+        f"{last['failures']} of {last['trials']} trials failed at width {last['width']:,}"
     )
     if not last["failures"]:
         finding += f", so a rate above {shown(rate_refuted(trials))} is refuted at 95 %; none failed from {enough:,} on"

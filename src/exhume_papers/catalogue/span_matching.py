@@ -1,11 +1,11 @@
-"""Candidates whose features span given vectors, found by Levenberg-Marquardt: the hypothesis of Theorems 1 and 2, solved.
+"""Candidates whose features span given vectors, by Levenberg-Marquardt: the hypothesis of Theorems 1 and 2, solved.
 
 For targets T (t × p), the features of the samples or the weights θ alone, and candidates X̂ with features F = φ(X̂Vᵀ),
 
     A = T F⁺,      R = T − A F,      share = ‖R‖² / ‖T‖²,
 
-and, with A eliminated, R changes with x̂_j by −a_ij P⊥ (φ′(V x̂_j) ∘ V). Rows go back to norm √d after each step. Problems
-are small, so the Jacobian is formed.
+and, with A eliminated, R changes with x̂_j by −a_ij P⊥ (φ′(V x̂_j) ∘ V). Rows go back to norm √d after each step.
+Problems are small, so the Jacobian is formed.
 """
 
 import math

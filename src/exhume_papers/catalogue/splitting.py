@@ -1,9 +1,9 @@
 """Why KKT equations have many solutions and those of a known feature map few: one sample split in two, x ± δ.
 
-*KKT.* A homogeneous two-layer ReLU network of large margin is Σ_i λ_i y_i ∇f(x_i): the row of unit k is
-w_k = a_k Σ_i λ_i y_i [w_k·x_i > 0] x_i, and a_k = Σ_i λ_i y_i relu(w_k·x_i). Given which units fire, both are linear in the
-samples, so x_i may be split into x_i + δ and x_i − δ with λ_i / 2 each if no unit changes sides. All w_k lie in the span of
-the samples, so a δ across that span changes no w_k·x at all: δ may be of any size. Outputs, hence margins, stay as well.
+*KKT.* A homogeneous two-layer ReLU network of large margin is Σ_i λ_i y_i ∇f(x_i): the row of unit k is w_k = a_k Σ_i
+λ_i y_i [w_k·x_i > 0] x_i, and a_k = Σ_i λ_i y_i relu(w_k·x_i). Given which units fire, both are linear in the samples,
+so x_i may be split into x_i + δ and x_i − δ with λ_i / 2 each if no unit changes sides. All w_k lie in the span of the
+samples, so a δ across that span changes no w_k·x at all: δ may be of any size. Outputs, hence margins, stay as well.
 
 *Known features.* The rows v_k were drawn without regard to the data and span the whole space. A row that has x + δ and
 x − δ on different sides sees the split, and there are such rows for every δ.
@@ -35,8 +35,8 @@ def sample_split(scale: Scale) -> Check:
     told = ", ".join(f"{shown(row['known_features'])} at {row['delta']:g}" for row in rows)
     most = max(row["kkt"] for row in rows)
     finding = (
-        f"a sample split into x ± delta leaves a share of at most {shown(most)} of the KKT equations unexplained, for delta "
-        f"of up to {SIZES[-1]:g} norms; of weights over known features, p = 4dn, at least {told}"
+        f"a sample split into x ± delta leaves a share of at most {shown(most)} of the KKT equations unexplained, for "
+        f"delta of up to {SIZES[-1]:g} norms; of weights over known features, p = 4dn, at least {told}"
     )
     return Check("sample-split", "KKT equations have infinitely many solutions (arXiv 2509.21296)", rows, finding)
 

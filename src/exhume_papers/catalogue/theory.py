@@ -1,7 +1,7 @@
 """Small checks of what the paper's theorems rest on: concentration of the features, and spans without duplicates.
 
-No sweeps: each check is some linear algebra or a little optimisation. All numbers follow from the seeds 0, 1, 2, ..., and
-the activation meets the paper's Assumption 2 (`assumed_activation.py`).
+No sweeps: each check is some linear algebra or a little optimisation. All numbers follow from the seeds 0, 1, 2, ...,
+and the activation meets the paper's Assumption 2 (`assumed_activation.py`).
 """
 
 import math
@@ -100,7 +100,9 @@ def no_duplicates(scale: Scale) -> Check:
     rows = []
     for ratio in (0.25, 1, 4, 16):
         p = max(4, round(ratio * 2 * d))
-        held = [_span_of_two(samples_on_sphere(2, d, seed), p, seed, phi, steps, DUPLICATE_RADIUS) for seed in range(trials)]
+        held = [
+            _span_of_two(samples_on_sphere(2, d, seed), p, seed, phi, steps, DUPLICATE_RADIUS) for seed in range(trials)
+        ]
         free = [_span_of_two(samples_on_sphere(2, d, seed), p, seed, phi, steps, None) for seed in range(trials)]
         rows.append({"d": d, "p": p, "duplicates": statistics.fmean(held), "free": statistics.fmean(free)})
     points = {

@@ -4,8 +4,8 @@ Eq. 12 has one sign per sample. The code takes absolute values element by elemen
 
     ρ' = 1/(n √d) Σ_i ‖ |x_i| − |x̂_π(i)| ‖₂,      π least in the sum of the squares.
 
-It forgives every pixel its own sign, so random guesses come out lower: E(|a| − |b|)² = 2 − 4/π for standard normal a and
-b, which is 0.85 before pairing, against √2 for Eq. 12.
+It forgives every pixel its own sign, so random guesses come out lower: E(|a| − |b|)² = 2 − 4/π for standard normal a
+and b, which is 0.85 before pairing, against √2 for Eq. 12.
 """
 
 import torch

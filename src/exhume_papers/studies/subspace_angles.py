@@ -1,23 +1,24 @@
 """How far the span that weights show is from that of the data: a lemma with a rate, and what is measured.
 
-**Lemma** (derived here). Let M (h × d) have rank r and row space V: the change of a first layer by gradient descent, with
-V the span of the data. Let M̂ = M + N be what is seen of it, with singular values σ̂₁ ≥ σ̂₂ ≥ ..., and V̂, Û its r leading
-right and left singular vectors. Then the largest principal angle between V and V̂ has
+**Lemma** (derived here). Let M (h × d) have rank r and row space V: the change of a first layer by gradient descent,
+with V the span of the data. Let M̂ = M + N be what is seen of it, with singular values σ̂₁ ≥ σ̂₂ ≥ ..., and V̂, Û its
+r leading right and left singular vectors. Then the largest principal angle between V and V̂ has
 
     sin θ ≤ ‖N‖ / σ̂_r.                                                                                              (1)
 
 If the entries of N are independent Gaussians of deviation s, then with probability 1 − 4 e^{−t²/2}
 
-    sin θ ≤ (s / σ̂_r) [ √d + √r + t + s (√h + √d + t)² / σ̂_r ].                                                       (2)
+    sin θ ≤ (s / σ̂_r) [ √d + √r + t + s (√h + √d + t)² / σ̂_r ].          (2)
 
-*Proof.* V̂ = M̂ᵀ Û Σ̂⁻¹ and the columns of Mᵀ lie in V, so P⊥ V̂ = P⊥ Nᵀ Û Σ̂⁻¹: that is (1). For (2) let U be the column space
-of M. Û = P_U Û + P_U⊥ Û, and P_U⊥ Û = P_U⊥ N V̂ Σ̂⁻¹ has a norm of at most ‖N‖ / σ̂_r by the same argument. So ‖P⊥ Nᵀ Û‖ ≤
-‖P⊥ Nᵀ P_U‖ + ‖N‖² / σ̂_r, where the first is the norm of a Gaussian (d − r) × r matrix and ‖N‖ that of an h × d one. ∎
+*Proof.* V̂ = M̂ᵀ Û Σ̂⁻¹ and the columns of Mᵀ lie in V, so P⊥ V̂ = P⊥ Nᵀ Û Σ̂⁻¹: that is (1). For (2) let U be the
+column space of M. Û = P_U Û + P_U⊥ Û, and P_U⊥ Û = P_U⊥ N V̂ Σ̂⁻¹ has a norm of at most ‖N‖ / σ̂_r by the same
+argument. So ‖P⊥ Nᵀ Û‖ ≤ ‖P⊥ Nᵀ P_U‖ + ‖N‖² / σ̂_r, where the first is the norm of a Gaussian (d − r) × r matrix and
+‖N‖ that of an h × d one. ∎
 
-So the angle is proportional to the rounding of the weights as long as that is small, and 0 for exact weights whatever the
-width. It does not fall with the width: the wider a network, the less its first layer moves, and σ̂_r falls. Of random
-features, whose first layer does not move at all, the span comes from moments of the weights, means over p rows that
-deviate by √(d/p): with Davis-Kahan that is the rate of the angle.
+So the angle is proportional to the rounding of the weights as long as that is small, and 0 for exact weights whatever
+the width. It does not fall with the width: the wider a network, the less its first layer moves, and σ̂_r falls. Of
+random features, whose first layer does not move at all, the span comes from moments of the weights, means over p rows
+that deviate by √(d/p): with Davis-Kahan that is the rate of the angle.
 """
 
 import math
@@ -78,9 +79,7 @@ class RoundedLayer:
         config = TwoLayerConfig(width=self.width, seed=self.seed, knows_first_layer=True)
         observation = train_two_layer(config, data).observation
         assert observation.initial_rows is not None
-        after, before = (
-            rows.block(0, rows.p).double() for rows in (observation.ridge.rows, observation.initial_rows)
-        )
+        after, before = (rows.block(0, rows.p).double() for rows in (observation.ridge.rows, observation.initial_rows))
         # the change as real numbers would have it: float32 has left its own rounding outside the span
         basis = torch.linalg.svd(data.inputs.double(), full_matrices=False).Vh[: self.dimension].T
         change = (after - before) @ basis @ basis.T

@@ -5,11 +5,11 @@ mean over the m rows that were drawn, candidates with the best coefficients leav
 
     L(α) = αᵀ S α,      S = K_xx − K_xc K_cc⁻¹ K_cx,
 
-and both candidates are angles: all pairs of a grid are looked at. L = 0 does not depend on the scale of α, so |α₁| + |α₂| =
-1, and each is at least LEAST. The infimum over α is that of a parabola. With K itself the infimum over all pairs that are
-not close is η. With drawn rows the bound fails only where some pair that is not close has L_m = 0, and then L_m < η/4 at
-the grid points around it, if the grid is fine enough: so what is counted contains every failure, for all coefficients,
-trained ones among them.
+and both candidates are angles: all pairs of a grid are looked at. L = 0 does not depend on the scale of α, so |α₁| +
+|α₂| = 1, and each is at least LEAST. The infimum over α is that of a parabola. With K itself the infimum over all
+pairs that are not close is η. With drawn rows the bound fails only where some pair that is not close has L_m = 0, and
+then L_m < η/4 at the grid points around it, if the grid is fine enough: so what is counted contains every failure, for
+all coefficients, trained ones among them.
 """
 
 import math
@@ -75,11 +75,15 @@ def least_loss(kernel: Float[Tensor, "q q"]) -> float:
     ridge = 1e-12 * (1 + a + c)
     a, c = a + ridge, c + ridge
     determinant = a * c - b * b
-    left = kernel[:2, :2, None] - (
-        c * _outer(cross[0], cross[0])
-        + a * _outer(cross[1], cross[1])
-        - b * (_outer(cross[0], cross[1]) + _outer(cross[1], cross[0]))
-    ) / determinant
+    left = (
+        kernel[:2, :2, None]
+        - (
+            c * _outer(cross[0], cross[0])
+            + a * _outer(cross[1], cross[1])
+            - b * (_outer(cross[0], cross[1]) + _outer(cross[1], cross[0]))
+        )
+        / determinant
+    )
     return min(float(_parabola(left, sign).min()) for sign in (1.0, -1.0))
 
 

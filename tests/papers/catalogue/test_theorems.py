@@ -30,7 +30,7 @@ def test_the_share_that_is_left_is_that_of_least_squares(phi: object) -> None:
 
 
 def test_spans_are_matched_by_the_data_alone_above_the_count_and_by_others_below_it() -> None:
-    """n = 2 and 3. With few rows, or a linear activation, the same search finds candidates that are far: it can fail."""
+    """n = 2 and 3. With few rows, or a linear activation, the search finds candidates that are far: it can fail."""
     for n, d, p in ((2, 6, 48), (3, 6, 72)):
         found = theorems._try_spans(n, d, p, ASSUMED, trials=3, starts=6)
         assert found.exact >= 3
