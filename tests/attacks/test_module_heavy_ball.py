@@ -20,7 +20,7 @@ from exhume.observation import Knowledge, Observation
 D, N, WIDTH = 6, 2, 150
 
 
-def observed(outputs: int = 1, norm: float | None = math.sqrt(D)) -> tuple[Observation, nn.Module, torch.Tensor]:
+def observed(outputs: int = 1, norm: float | None = math.sqrt(D)) -> tuple[Observation, nn.Sequential, torch.Tensor]:
     """Weights that are in the span of a network's features exactly."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)

@@ -2,6 +2,7 @@
 
 import itertools
 import statistics
+from typing import Any
 
 import torch
 
@@ -42,7 +43,7 @@ def subspace_angles(scale: Scale) -> Check:
         "paper": ((50, 200, 800), (50, 200, 800, 3200), (10, 30, 100, 300, 1000), 10),
     }[scale]
     formats = (torch.float16, torch.bfloat16)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for d, width, dtype in itertools.product(dims, widths, formats):
         found = [RoundedLayer(5, d, 10, width, dtype, seed).run() for seed in range(trials)]
         rows.append(

@@ -10,6 +10,7 @@ x − δ on different sides sees the split, and there are such rows for every δ
 """
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -27,7 +28,7 @@ SIZES = (0.1, 0.3, 1.0, 10.0)
 
 def sample_split(scale: Scale) -> Check:
     n, d, trials = {"quick": (3, 12, 2), "here": (10, 100, 5), "paper": (20, 200, 10)}[scale]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for size in SIZES:
         kkt = max(kkt_left(n, d, size, seed) for seed in range(trials))
         features = min(features_left(n, d, size, seed) for seed in range(trials))

@@ -57,7 +57,7 @@ def spans_matched(scale: Scale) -> Check:
         "here": ((2, 3), (5, 10, 20, 40), 15, 9),
         "paper": ((2, 3), (5, 10, 20, 40, 80), 20, 12),
     }[scale]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for n, d in itertools.product(counts, dims):
         for case, phi, p in (
             ("as assumed", ASSUMED, 4 * d * n),
@@ -75,7 +75,7 @@ def spans_matched(scale: Scale) -> Check:
 def signs_turned(scale: Scale) -> Check:
     """Remark 1: an even or odd φ cannot tell signs. Rows of a sign pattern span the same features; otherwise not."""
     n, d, trials = {"quick": (2, 8, 2), "here": (3, 40, 5), "paper": (3, 100, 10)}[scale]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for phi in (activation("tanh"), EVEN, activation("relu"), activation("relu+tanh"), ASSUMED):
         least = [min(_turned(n, d, seed, phi)) for seed in range(trials)]
         rows.append({"activation": phi.name, "n": n, "d": d, "p": 4 * d * n, "least_unexplained": min(least)})
@@ -91,7 +91,7 @@ def other_solutions(scale: Scale) -> Check:
         "here": (((3, 2), (4, 2), (4, 3)), 10, 20),
         "paper": (((3, 2), (4, 2), (4, 3), (6, 3)), 40, 100),
     }[scale]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (d, n), phi, ratio in itertools.product(sizes, (activation("relu"), ASSUMED), (1.0, 1.5, 2.0, 3.0)):
         p = round(ratio * d * n)
         wrong = [_has_other_solution(n, d, p, phi, seed, starts) for seed in range(trials)]

@@ -6,7 +6,7 @@ from exhume_papers.studies.subspace_angles import MomentAngle, RoundedLayer, see
 
 def test_the_angle_stays_below_the_bound_and_follows_the_noise() -> None:
     stream = torch.Generator().manual_seed(0)
-    found = {}
+    found: dict[float, list[float]] = {}
     for deviation in (1e-4, 1e-3, 1e-2):
         for _ in range(20):
             left = torch.randn(60, 4, generator=stream, dtype=torch.float64)
