@@ -117,7 +117,7 @@ def test_arrays_are_records() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.csv", "a,b\n1,2\n3\n", "expected 2 cells a line in a.csv, found 1 in line 3"),
+        ("a.csv", "a,b\n1,2\n3\n", "expected 2 cells per line in a.csv, found 1 in line 3"),
         ("a.csv", "a,b\n1,\n", "found none in record 1 of 'b'"),
         ("a.csv", "a,a\n1,2\n", "columns of different names"),
         ("a.csv", "a,b\n", "expected records in a.csv, found none"),
