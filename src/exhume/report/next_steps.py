@@ -5,7 +5,6 @@ each of them left. Nothing on it calls a model harmless.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.layer_states import SOURCES
@@ -62,8 +61,8 @@ def _quiet(subject: Subject, verdict: Verdict) -> list[NextStep]:
         NextStep(
             "Publish the trained weights alone.",
             FREE,
-            "No weights from before or during training, no seed that draws them, no optimiser state, no moving average: "
-            "each is what a stronger attack starts from.",
+            "No weights from before or during training, no seed that draws them, no optimiser state, no moving "
+            "average: each is what a stronger attack starts from.",
         ),
         NextStep(
             "Scan what you publish with them: exhume scan FOLDER.",
@@ -90,7 +89,8 @@ PRIVACY = NextStep(
 NO_WEIGHTS = NextStep(
     "Or keep the weights, and let people ask the model.",
     RELEASE,
-    "This audit attacks weights. It says nothing of attacks through a model's answers, which need an audit of their own.",
+    "This audit attacks weights. It says nothing of attacks through a model's answers, which need an audit of their "
+    "own.",
 )
 
 
@@ -107,8 +107,8 @@ def _withheld(subject: Subject, found: Reconstruction) -> NextStep | None:
         return NextStep(
             "Keep the weights from before training, earlier checkpoints and the seed to yourself.",
             FREE,
-            f"The attack compared two states of layer {found.facts['layer']!r}, and cannot be made with one. This helps "
-            "only if nobody has the other: a start that is public, or drawn from a small seed, is known to all. "
+            f"The attack compared two states of layer {found.facts['layer']!r}, and cannot be made with one. This "
+            "helps only if nobody has the other: a start that is public, or drawn from a small seed, is known to all. "
             "Audit again without --initial.",
         )
     if found.method != SilentUnits.name and subject.observation.knowledge.initial not in ("zero", "distribution"):

@@ -44,7 +44,7 @@ def ranges(numbers: list[int]) -> str | None:
     >>> ranges([0, 1, 2, 5, 7, 8]), ranges([])
     ('0 to 2, 5, 7, 8', None)
     """
-    parts = []
+    parts: list[str] = []
     for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         run = [number for _, number in group]
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
