@@ -29,9 +29,16 @@ def served(tmp_path: Path) -> Iterator[ServeSettings]:
     """The application behind a socket, in a hurry."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     settings = ServeSettings(tmp_path, tmp_path / "out", listener.getsockname()[1], TOKEN, patience=0.5)
-    config = uvicorn.Config(make_app(settings)[0], http=hurried(0.5), log_level="critical", lifespan="off", ws="none")
+    config = uvicorn.Config(
+        make_app(settings)[0],
+        http=hurried(0.5),
+        log_level="critical",
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=2,
+    )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     yield settings
     server.should_exit = True
@@ -118,7 +125,9 @@ def test_paths_lead_to_nothing_but_what_is_served(served: ServeSettings, path: s
 
 
 def test_a_declared_size_of_terabytes_is_refused_before_a_byte(served: ServeSettings) -> None:
-    heard = talk(served, head(served, "POST", f"/{TOKEN}/files?name=a", f"Content-Length: {2**50}", "Connection: close"))
+    heard = talk(
+        served, head(served, "POST", f"/{TOKEN}/files?name=a", f"Content-Length: {2**50}", "Connection: close")
+    )
     assert b" 413 " in heard.splitlines()[0]
     assert not [path for path in served.private.rglob("*") if path.is_file()]
 
@@ -134,7 +143,9 @@ def test_many_at_once_are_all_answered(served: ServeSettings) -> None:
     body = b"x" * 200_000
 
     def drop(number: int) -> int:
-        asked = head(served, "POST", f"/{TOKEN}/files?name={number}", f"Content-Length: {len(body)}", "Connection: close")
+        asked = head(
+            served, "POST", f"/{TOKEN}/files?name={number}", f"Content-Length: {len(body)}", "Connection: close"
+        )
         return int(talk(served, asked, body).split()[1])
 
     with ThreadPoolExecutor(24) as pool:

@@ -106,7 +106,9 @@ class Desk:
         return JSONResponse({"audit": audit.key}, 201)
 
     async def again(self, request: Request) -> Response:
-        audit = self.audits.again(request.path_params["key"], Defences.read(await _form(request, self.settings.patience)).what_if)
+        audit = self.audits.again(
+            request.path_params["key"], Defences.read(await _form(request, self.settings.patience)).what_if
+        )
         return JSONResponse({"audit": audit.key}, 201)
 
     async def stop(self, request: Request) -> Response:
