@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,24 @@ def test_the_commands_and_the_python_of_the_readme_run(
     for block in re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL):
         exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip().endswith(tuple("0123456789")), "the snippet prints a held-out loss"
+
+
+def second_command() -> str:
+    """What follows `make demo` on the first screen."""
+    return re.findall(r"^    make demo\n    \.venv/bin/(exhume [^\n]*)\n\n", README.read_text("utf-8"), re.MULTILINE)[0]
+
+
+def test_the_second_command_audits_what_the_first_one_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("exhume_papers.cli.demo.SAMPLES", 2)
+    for line in ("exhume demo --out demo", second_command()):
+        monkeypatch.setattr(sys, "argv", shlex.split(line))
+        with suppress(SystemExit):
+            main()
+    assert "Recovered: 50 training images" in capsys.readouterr().out
+    assert (tmp_path / "audit/report.html").is_file()
 
 
 def test_the_first_commands_of_the_readme_are_targets_of_the_makefile() -> None:

@@ -150,7 +150,7 @@ def _what_does_not_follow(gauge: Gauge, whose: str) -> list[str]:
     )
     if whose != LAST_LAYER:
         counted = "The count takes these parameters together; an attack on one layer has those of that layer alone."
-    scope = f"{counted} With k outputs the unknowns are d - 1 + k a sample instead of d."
+    scope = f"{counted} With k outputs the unknowns are d - 1 + k per sample instead of d."
     return {
         "underfit": [not_safe, scope],
         "labels": [not_safe, scope],

@@ -117,7 +117,7 @@ def test_arrays_are_records() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.csv", "a,b\n1,2\n3\n", "expected 2 cells a line in a.csv, found 1 in line 3"),
+        ("a.csv", "a,b\n1,2\n3\n", "expected 2 cells per line in a.csv, found 1 in line 3"),
         ("a.csv", "a,b\n1,\n", "found none in record 1 of 'b'"),
         ("a.csv", "a,a\n1,2\n", "columns of different names"),
         ("a.csv", "a,b\n", "expected records in a.csv, found none"),
@@ -194,3 +194,6 @@ def test_an_audit_of_a_table_ends_in_a_table(exhume: Command) -> None:
     page = Path("hidden/report.html").read_text()
     assert "100 % of the records are exact" in page.replace("\u202f", " ").replace("100%", "100 %")
     assert "income" in page
+    assert "8 of 8 training records can be read from the weights" in page
+    shown = json.loads(Path("shown/report.json").read_text())["table"]["columns"]
+    assert {column["name"]: column["off"] for column in shown} == dict.fromkeys(NAMES[:-1], 0.0) | {"city": None}

@@ -321,3 +321,15 @@ def test_the_network_of_the_silent_units_is_audited_without_code(exhume: Command
     )
     found = json.loads(done.stdout)
     assert (found["verdict"], found["recovered"]) == ("recovered", 20)
+
+
+def test_rows_that_show_images_are_audited_as_such(victim: Victim, tmp_path: Path) -> None:
+    """The network takes flat rows, so the shape of an image says how they look and not what it takes."""
+    weights = plain(victim.after, tmp_path)
+    asked = {"weights": str(weights), "image_shape": "1,8,8", "out": "o", "truth": "truth.safetensors"}
+    question = read_question(AuditRequest.from_texts(asked))
+    assert question.target.observation.image_shape == (1, 8, 8)
+    assert question.truth is not None
+    assert question.truth.image_shape == (1, 8, 8)
+    with pytest.raises(UsageError, match=r"expected (images|a model that takes)"):
+        read_question(AuditRequest.from_texts({**asked, "image_shape": "1,8,7"}))

@@ -184,3 +184,78 @@ def test_the_whole_way(page: "Page", folder: Path, keep: Any, address: str) -> N
     expect(page.locator("tr.differs").first).to_contain_text("Verdict")
     expect(page.locator("main")).to_contain_text("with defences")
     check_looks(page, "compare", keep)
+
+
+@pytest.mark.parametrize("name", ["large.safetensors", "large.pt"])
+def test_a_large_file_is_answered_before_it_has_arrived(
+    browser: "Browser", address: str, tmp_path: Path, name: str
+) -> None:
+    """The upload itself is held back: whatever the page says, it says by the parts that it sent ahead."""
+    from playwright.sync_api import expect
+
+    state = {"0.weight": torch.zeros(2000, 3072), "0.bias": torch.zeros(2000), "2.weight": torch.zeros(10, 2000)}
+    write_state(state, tmp_path / name)
+    page = browser.new_page(viewport=DESK)
+    page.route("**/files?*", lambda route: None)
+    page.goto(address)
+    page.locator("#file-weights").set_input_files(tmp_path / name)
+    expect(page.locator("#scan-sentence")).to_contain_text("First look", timeout=PATIENCE)
+    expect(page.locator("#scan-sentence")).to_contain_text("No: nothing that a scan knows of was found")
+    expect(page.locator("#told-weights")).to_contain_text("3 tensors, 6,166,000 numbers")
+    expect(page.locator("#gauge-p")).to_have_value("20000")
+    expect(page.locator("#gauge-d")).to_have_value("3072")
+    page.close()
+
+
+def write_state(state: dict[str, torch.Tensor], path: Path) -> None:
+    if path.suffix == ".pt":
+        torch.save(state, path)
+    else:
+        save_file(state, path)
+
+
+def test_a_table_is_audited_in_its_own_units(browser: "Browser", address: str, tmp_path: Path, keep: Any) -> None:
+    from playwright.sync_api import expect
+
+    stream = torch.Generator().manual_seed(0)
+    cells = (50 + 10 * torch.randn(16, 12, generator=stream)).round(decimals=1)
+    for name, part in (("people", cells[:8]), ("others", cells[8:])):
+        lines = [
+            ",".join([*(f"{value:.1f}" for value in row), "no" if at % 2 else "yes"]) for at, row in enumerate(part)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join([*(f"m{at}" for at in range(12)), "ill"]), *lines]))
+    rows = (cells[:8] - cells[:8].mean(dim=0)) / cells[:8].std(dim=0, correction=0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(12, 200), torch.nn.ReLU(), torch.nn.Linear(200, 2))
+        save_file(model.state_dict(), tmp_path / "before.safetensors")
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        for _ in range(80):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(model(rows), 1 - torch.arange(8) % 2).backward()
+            optimiser.step()
+        save_file(model.state_dict(), tmp_path / "after.safetensors")
+    page = browser.new_page(viewport=DESK)
+    page.set_default_timeout(PATIENCE)
+    page.goto(address)
+    files = {
+        "weights": "after.safetensors",
+        "initial": "before.safetensors",
+        "truth": "people.csv",
+        "control": "others.csv",
+    }
+    expect(page.locator("#table")).to_be_hidden()
+    for role, name in files.items():
+        choose(page, role, tmp_path / name)
+    expect(page.locator("#told-truth")).to_contain_text("people.csv: 8 records, CSV")
+    expect(page.locator("#gauge-n")).to_have_value("8")
+    expect(page.locator("#label")).to_have_value("ill")
+    page.get_by_label("How numbers were scaled").select_option("standard")
+    check_looks(page, "table", keep)
+    page.get_by_role("button", name="Start the audit").click()
+    page.wait_for_url("**/audits/after*")
+    state(page, "Done. Recovered: 8 of 8 training records")
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".answer")).to_contain_text("Can training data be read from these weights? Yes.")
+    expect(frame.locator("#cells")).to_contain_text("m11")
+    page.close()

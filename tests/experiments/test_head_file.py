@@ -39,7 +39,7 @@ def test_the_initial_head_is_taken_off(tmp_path: Path) -> None:
     [
         ({"a.weight": torch.ones(2, 3), "b.weight": torch.ones(2, 3)}, "found a.weight, b.weight"),
         ({"weight": torch.ones(3)}, "one k x h tensor"),
-        ({"weight": torch.ones(2, 3), "bias": torch.ones(3)}, "one bias an output"),
+        ({"weight": torch.ones(2, 3), "bias": torch.ones(3)}, "one bias per output"),
         ({"weight": torch.full((1, 2), torch.inf)}, "finite"),
     ],
 )

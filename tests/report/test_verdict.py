@@ -121,6 +121,9 @@ def test_no_verdict_calls_a_model_safe_and_each_begins_with_its_title(findings: 
         assert "None" not in text.replace("None of", "").replace("None: no attack", "")
     assert told["sentence"].startswith(f"{told['title']}: ")
     assert told["sentence"].endswith(("?", "."))
+    yes = told["verdict"] in ("recovered", "partly_recovered")
+    assert told["answer"].startswith("Yes" if yes else ("Nobody knows", "Not by these"))
+    assert ("own check" in told["answer"]) == (yes and not told["ground"].startswith("records "))
     if told["verdict"] == "inconclusive":
         assert OPEN in told["sentence"]
     if told["verdict"] in ("recovered", "partly_recovered"):

@@ -145,6 +145,8 @@ def test_again_with_a_defence_and_side_by_side(ask: Any, begin: Any) -> None:
         b'{"weights": "KEY", "budget": "--out=x"}',
         b'{"weights": "KEY", "what_if": ["int8,dp"]}',
         b'{"weights": "KEY", "initial": "zero"}',
+        b'{"weights": "KEY", "scaling": "/etc/passwd"}',
+        b'{"weights": "KEY", "label": "' + b"x" * 201 + b'"}',
         b'{"weights": "KEY", "image_shape": "' + b"9" * 100 + b'"}',
     ],
 )
@@ -214,7 +216,7 @@ def test_a_scan_is_shown_where_there_is_a_scanner_and_nothing_where_there_is_non
 
     class Scanner:
         @staticmethod
-        def scan(path: Path) -> Scanned:
+        def scan(path: Path, numbers: bool) -> Scanned:
             return Scanned()
 
     monkeypatch.setattr(findings, "can_scan", lambda: False)

@@ -51,17 +51,6 @@ def test_a_file_is_kept_for_the_owner_alone_and_measured_by_its_header(ask: Any)
     assert ask("DELETE", f"files/{told['key']}").status_code == 404
 
 
-def test_the_start_of_a_file_is_enough_for_its_sizes(ask: Any) -> None:
-    whole = safetensors(NET)
-    start = whole[: 8 + struct.unpack("<Q", whole[:8])[0]]
-    found = ask("POST", f"starts?size={len(whole)}", content=start)
-    assert found.json()["measured"] == ask.drop("net.safetensors", whole).json()["measured"]
-    assert ask("POST", f"starts?size={len(whole) + 1}", content=start).status_code == 404
-    assert ask("POST", "starts?size=3", content=start).status_code == 422
-    assert ask("POST", "starts?size=-1", content=start).status_code == 422
-    assert [path.name for path in ask.settings.private.iterdir()] == ["uploads"]
-
-
 def test_what_is_no_weights_is_said_without_the_folder(ask: Any) -> None:
     for name, content in (
         ("a.safetensors", safetensors(NET, cut=5)),
@@ -155,6 +144,19 @@ def test_an_upload_that_stands_still_is_given_up(uploads: Uploads) -> None:
     assert refused.value.status == 408
     assert list(uploads.folder.iterdir()) == []
     assert uploads.under_way == 0
+
+
+def test_an_upload_that_comes_in_drops_is_given_up(uploads: Uploads) -> None:
+    async def drops() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x"
+            await asyncio.sleep(0.01)  # well within the patience of 0.05 s for each of them
+
+    with pytest.raises(Refused, match="too slowly") as refused:
+        take(uploads, drops())
+    assert refused.value.status == 408
+    assert uploads.under_way == 0
+    assert list(uploads.folder.iterdir()) == []
 
 
 def test_a_file_that_ends_early_or_breaks_off_is_not_kept(uploads: Uploads) -> None:

@@ -1,5 +1,6 @@
 """From what a user names on the command line to a question that can be audited: files, code, data."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -151,7 +152,7 @@ def _module_target(
     if shape == FLAT:
         shape = _flat(model, truth)
     image_shape = image_shape or as_image(shape)
-    shapes = [shape] if shape is not None else _shapes(model, truth)
+    shapes = _image_or_flat(shape) if shape is not None else _shapes(model, truth)
     recipe = None if request.recipe_file is None else read_recipe(request.recipe_file)
     for tried in shapes:
         try:
@@ -185,8 +186,12 @@ def _shapes(model: nn.Module, truth: Truth | None) -> list[tuple[int, ...]]:
     """The shapes that the model may take its inputs in: as the images are, or flat."""
     if truth is None:
         return [default_input_shape(model)]
-    flat = (truth.inputs.shape[1],)
-    return [flat] if truth.image_shape is None else [truth.image_shape, flat]
+    return _image_or_flat(truth.image_shape or (truth.inputs.shape[1],))
+
+
+def _image_or_flat(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """An image may be what the model takes, or only what one of its flat rows shows."""
+    return list(dict.fromkeys([shape, (math.prod(shape),)]))
 
 
 def _flat(model: nn.Module, truth: Truth | None) -> tuple[int, ...]:

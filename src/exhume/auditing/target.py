@@ -113,5 +113,5 @@ def what_the_head_holds(observation: Observation) -> str:
     change = "its change is" if known else "its start is not known; what training added to it is"
     return (
         f"The head: {change} a combination of the features of the training samples, {count} equations on "
-        f"{observation.d} numbers a sample."
+        f"{observation.d} numbers per sample."
     )

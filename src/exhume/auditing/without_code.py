@@ -214,4 +214,7 @@ def _tried_out(network: ReadNetwork, activation: str, truth: Truth | None) -> tu
     with torch.no_grad():
         kind = next(module.parameters()).dtype
         right = (module(truth.inputs.to(kind)).argmax(dim=1) == truth.class_index).double().mean()
-    return (f"Tried on the records: with {activation} the network gives {float(right):.0%} of them their own class.",)
+    told = f"Tried on the records: with {activation} the network gives {float(right):.0%} of them their own class."
+    if right < 0.5:
+        told += " If that is too few: is the activation, the scaling or the order of the classes another?"
+    return (told,)

@@ -58,7 +58,7 @@ def _from_file(path: Path) -> Records:
         raise ExhumeError(f"expected finite numbers in {path}, found NaN or infinite ones")
     members = tensors.get(MEMBER_NAME)
     if members is not None and members.shape != (len(rows),):
-        raise ExhumeError(f"expected one {MEMBER_NAME} a row in {path}, found shape {list(members.shape)}")
+        raise ExhumeError(f"expected one {MEMBER_NAME} per row in {path}, found shape {list(members.shape)}")
     return Records(rows, tuple(str(index) for index in range(len(rows))), None if members is None else members != 0)
 
 

@@ -53,7 +53,7 @@ def _matrix(path: Path) -> _Head:
     weight = tensors[layers[0]]
     bias = tensors.get(layers[0].removesuffix("weight") + "bias")
     if not weight.is_floating_point() or (bias is not None and bias.shape != (len(weight),)):
-        raise ExhumeError(f"expected a floating-point weight and one bias an output in {path}, found others")
+        raise ExhumeError(f"expected a floating-point weight and one bias per output in {path}, found others")
     if not torch.isfinite(weight).all() or (bias is not None and not torch.isfinite(bias).all()):
         raise ExhumeError(f"expected finite numbers in {path}, found NaN or infinite ones")
     return _Head(weight, bias)

@@ -15,14 +15,16 @@ from exhume.report.evidence import Evidence, Pictures, with_truth, without_truth
 from exhume.report.frames import Recovery, recovery
 from exhume.report.knowledge import knowledge, not_tested, told_samples
 from exhume.report.model_card import model_card
+from exhume.report.next_steps import next_steps
 from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.pieces import compared, reading_of, with_pieces
 from exhume.report.run_subject import subject_of_run
+from exhume.report.silent_layers import silent_section
 from exhume.report.subject import Subject
 from exhume.report.tables import table_section
 from exhume.report.verdict import VerdictInput, verdict
 from exhume.theory import ZONE_TITLES, explain, gauge
-from exhume.verdicts import FITTED, Findings
+from exhume.verdicts import FITTED, Findings, Verdict
 from exhume.version import VERSION
 
 REPORT_SCHEMA = 2
@@ -58,14 +60,16 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
     has_truth = evidence.recovered is not None
     reading = reading_of(found, observation)
     happened = Recovery([], []) if reading is not None else recovery(subject, evidence.rows, reveal)
+    said = verdict(case_of(subject, evidence))
     content: dict[str, Any] = {
         "schema": REPORT_SCHEMA,
         "run": subject.name,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "revealed": reveal,
         "has_truth": has_truth,
-        "noun": "image" if observation.image_shape is not None else "sample",
-        "verdict": verdict(case_of(subject, evidence)),
+        "noun": _noun(subject),
+        "verdict": said,
+        "next": next_steps(subject, Verdict(said["verdict"])),
         "not_tested": not_tested(found, observation, has_truth, subject.defences, subject.attempts),
         "stronger": subject.stronger,
         "defences": subject.defences,
@@ -73,6 +77,7 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "knowledge": knowledge(found, observation),
         "gauge": gauge_section(subject, evidence),
         "layers": subject.layers,
+        "silent": silent_section(subject, evidence),
         "notes": subject.notes,
         "attempts": subject.attempts,
         "passed_over": subject.passed_over,
@@ -125,7 +130,7 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         findings,
         candidates=0 if found is None else len(found.candidates),
         trusted=0 if found is None else _trusted(found),
-        noun="image" if subject.observation.image_shape is not None else "sample",
+        noun=_noun(subject),
         held_out_loss=None if certificate is None else certificate.held_out_loss,
         held_out_rows=0 if certificate is None else certificate.held_out_rows,
         doubts={} if found is None else found.facts.get("doubts", {}),
@@ -137,6 +142,13 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         start_known=subject.observation.knowledge.initial != "distribution",
         **_held_out(found),
     )
+
+
+def _noun(subject: Subject) -> str:
+    """What the owner would call one of the data."""
+    if subject.observation.image_shape is not None:
+        return "image"
+    return "sample" if subject.truth is None or subject.truth.table is None else "record"
 
 
 def _trusted(found: Reconstruction) -> int:
@@ -184,17 +196,17 @@ def _pictures(evidence: Evidence, reveal: bool) -> dict[str, Any]:
     items: list[dict[str, Any]] = []
     total = 0
     if evidence.pictures is not None:
-        total = len(evidence.pictures.found)
-        truth = evidence.pictures.truth
-        first = Pictures(evidence.pictures.found[:MOST_PICTURES], None if truth is None else truth[:MOST_PICTURES])
-        allowed = shown(first, reveal)
+        found, truth = evidence.pictures.found, evidence.pictures.truth
+        # an image of which nothing came back is no evidence, and no reader needs to see it
+        came = [index for index, row in enumerate(evidence.rows) if row["candidate"] is not None]
+        total, first = len(came), came[:MOST_PICTURES]
+        allowed = shown(Pictures(found[first], None if truth is None else truth[first]), reveal)
         weight = 0
-        for index, row in enumerate(evidence.rows[:MOST_PICTURES]):
-            no_candidate = row["candidate"] is None
+        for place, index in enumerate(first):
             item = {
                 "row": index,
-                "found": None if no_candidate else to_base64_png(allowed.found[index]),
-                "true": None if allowed.truth is None else to_base64_png(allowed.truth[index]),
+                "found": to_base64_png(allowed.found[place]),
+                "true": None if allowed.truth is None else to_base64_png(allowed.truth[place]),
             }
             weight += sum(len(text) for text in (item["found"], item["true"]) if isinstance(text, str))
             if weight > MOST_PICTURE_CHARACTERS:

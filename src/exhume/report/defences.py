@@ -9,7 +9,7 @@ _ROUNDED = {
     "fp16": "weights rounded to float16",
     "bf16": "weights rounded to bfloat16",
     "int8": "weights rounded to 8 bits",
-    "int8-row": "weights rounded to 8 bits, one scale an output",
+    "int8-row": "weights rounded to 8 bits, one scale per output",
 }
 _COUNTED = {
     "prune": "{} % of the features pruned by the size of their weights",

@@ -3,6 +3,7 @@
 import csv
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from exhume.data.tables.table import Cell
@@ -85,8 +86,9 @@ def table_section(subject: Subject, evidence: Evidence, reveal: bool) -> dict[st
                 "name": column.name,
                 "kind": "number" if column.categories is None else f"{len(column.categories)} categories",
                 "exact": rates["exact_columns"][column.name],
+                "off": _median_off(lines, at),
             }
-            for column in columns
+            for at, column in enumerate(columns)
         ],
         "columns_left_off": len(subject.truth.table.columns) - len(columns),
         "exact_rows": rates["exact_rows"],
@@ -101,6 +103,16 @@ def table_section(subject: Subject, evidence: Evidence, reveal: bool) -> dict[st
         ],
         "records_left_off": max(0, len(lines) - MOST_RECORDS),
     }
+
+
+def _median_off(lines: list[Compared], at: int) -> float | None:
+    """How far the cells of a column of numbers are from what came back, in its own units; None for categories."""
+    apart = [
+        abs(line.true[at] - line.found[at])  # type: ignore[operator]
+        for line in lines
+        if line.found is not None and not isinstance(line.true[at], str) and not isinstance(line.found[at], str)
+    ]
+    return float(median(apart)) if apart else None
 
 
 def write_recovered(subject: Subject, evidence: Evidence, path: Path) -> None:

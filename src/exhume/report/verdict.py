@@ -47,11 +47,33 @@ def verdict(case: VerdictInput) -> dict[str, str]:
         "verdict": decision.verdict.value,
         "title": decision.verdict.title,
         "ground": decision.ground.value,
+        "answer": _answer(case, decision),
         "sentence": f"{decision.verdict.title}: {_rest(case, decision)}",
         "confidence": _confidence(case, decision),
         "outcome": "not run" if outcome is None else outcome.value.replace("_", " "),
         "advice": NO_ATTACK if outcome is None else _advice(case, outcome, decision),
     }
+
+
+def _answer(case: VerdictInput, decision: Decision) -> str:
+    """To the question whether training data can be read from these weights."""
+    some = "" if decision.verdict is Verdict.RECOVERED else ", some of it"
+    if case.pieces is not None:
+        some = f", {case.pieces[1]} of it"
+    match decision.ground:
+        case Ground.COUNTED:
+            return f"Yes{some}."
+        case Ground.DIRECTIONS:
+            return f"Yes{some}, up to the norm of each {case.noun}."
+        case Ground.CERTIFIED:
+            return f"Yes{some}, by the attack's own check."
+        case Ground.CONTRADICTION:
+            return f"Yes{some}, by the attack's own check; the records that were given do not show it."
+        case Ground.CONTROL if decision.verdict is not Verdict.INCONCLUSIVE:
+            return f"Yes{some}, by the attack's own check; the count of records is no sign of it."
+        case Ground.REFUTED:
+            return "Not by these attacks."
+    return "Nobody knows yet."
 
 
 UNCONFIRMED = (Ground.NOT_CONVERGED, Ground.UNDECIDED, Ground.UNCHECKED)

@@ -52,3 +52,5 @@ FINDERS: tuple[Finder, ...] = (
     trees.find,
     logs.find,
 )
+READ_NUMBERS: tuple[Finder, ...] = (embeddings.find,)
+"""Those that compare the numbers of large tensors. All others go by names, shapes and small entries."""

@@ -1,6 +1,7 @@
 """Which address leads where. Behind the guard; addresses are relative to the token.
 
 GET    /                           the page to drop files on, and the audits that are done
+POST   /outlines?name=NAME&size=S  some parts of a file; answers with its sizes and a first scan
 POST   /files?name=NAME            a file as the body; answers with its key, its sizes and its scan
 DELETE /files/KEY
 GET    /gauge?p=P&d=D&n=N
@@ -13,6 +14,7 @@ GET    /compare?audit=A&audit=B
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -29,12 +31,13 @@ from exhume.serving.audit_form import ACTIVATIONS, BUDGETS, DEFENCES, AuditForm,
 from exhume.serving.audits import Audits
 from exhume.serving.findings import can_scan, scan_file
 from exhume.serving.guard import REPORT_PAGE, Guard
-from exhume.serving.measuring import gauge_lines, measure, measure_start
+from exhume.serving.measuring import gauge_lines, measure
+from exhume.serving.outline import Part, laid_out, read_parts
 from exhume.serving.settings import ServeSettings
 from exhume.serving.uploads import Refused, Upload, Uploads
 
 LARGEST_FORM = 64 * 1024
-LARGEST_START = 16 * 2**20
+LARGEST_OUTLINE = 16 * 2**20
 MOST_COMPARED = 6
 
 
@@ -74,13 +77,14 @@ class Desk:
             raise Refused(400, "expected the whole file, found the connection closed") from None
         return JSONResponse(await asyncio.to_thread(_described, upload))
 
-    async def take_start(self, request: Request) -> Response:
+    async def take_outline(self, request: Request) -> Response:
         size = _count(request.query_params.get("size"), "size")
-        start = await _small_body(request, LARGEST_START)
-        if size is None or not len(start) <= size <= self.settings.largest_upload:
-            raise UsageError("expected the size of the file, and no more bytes than that, found something else")
-        found = await asyncio.to_thread(measure_start, start, size, self.settings.private)
-        return JSONResponse({"measured": found.to_json()})
+        body = await _small_body(request, LARGEST_OUTLINE, self.settings.patience)
+        if size is None or size > self.settings.largest_upload:
+            raise UsageError(f"expected the size of the file, at most {self.settings.largest_upload:,}, found another")
+        parts = read_parts(body, size)
+        name = request.query_params.get("name", "")
+        return JSONResponse(await asyncio.to_thread(_outlined, parts, name, size, self.settings.private))
 
     async def remove_file(self, request: Request) -> Response:
         key = request.path_params["key"]
@@ -98,11 +102,13 @@ class Desk:
         return JSONResponse(gauge_lines(p, d, numbers["n"]))
 
     async def start(self, request: Request) -> Response:
-        audit = self.audits.start(AuditForm.read(await _form(request)))
+        audit = self.audits.start(AuditForm.read(await _form(request, self.settings.patience)))
         return JSONResponse({"audit": audit.key}, 201)
 
     async def again(self, request: Request) -> Response:
-        audit = self.audits.again(request.path_params["key"], Defences.read(await _form(request)).what_if)
+        audit = self.audits.again(
+            request.path_params["key"], Defences.read(await _form(request, self.settings.patience)).what_if
+        )
         return JSONResponse({"audit": audit.key}, 201)
 
     async def stop(self, request: Request) -> Response:
@@ -159,7 +165,7 @@ def make_app(settings: ServeSettings) -> tuple[ASGIApp, Desk]:
     desk = Desk(settings)
     routes = [
         Route("/", desk.home),
-        Route("/starts", desk.take_start, methods=["POST"]),
+        Route("/outlines", desk.take_outline, methods=["POST"]),
         Route("/files", desk.list_files),
         Route("/files", desk.take_file, methods=["POST"]),
         Route("/files/{key}", desk.remove_file, methods=["DELETE"]),
@@ -195,13 +201,21 @@ def _told(problem: Exception) -> tuple[int, str]:
 
 def _described(upload: Upload) -> dict[str, Any]:
     """What is known of a file at once. A file that is no weights is kept all the same: it may be records."""
-    told: dict[str, Any] = {"key": upload.key, "name": upload.name, "size": upload.size}
+    return {"key": upload.key, "name": upload.name, "size": upload.size} | _known_of(upload.path, numbers=True)
+
+
+def _outlined(parts: list[Part], name: str, size: int, folder: Path) -> dict[str, Any]:
+    with laid_out(parts, name, size, folder) as path:
+        return {"name": path.name, "size": size} | _known_of(path, numbers=False)
+
+
+def _known_of(path: Path, numbers: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {}
     try:
-        told["measured"] = measure(upload.path).to_json()
+        told["measured"] = measure(path).to_json()
     except ExhumeError as problem:
         told["problem"] = str(problem)
-    told["scan"] = scan_file(upload.path)
-    return told
+    return told | {"scan": scan_file(path, numbers)}
 
 
 async def _body(request: Request) -> AsyncIterator[bytes]:
@@ -209,19 +223,26 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def _form(request: Request) -> bytes:
+async def _form(request: Request, patience: float) -> bytes:
     """A small JSON body. The type is asked for because a form of another site cannot have it."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise Refused(415, "expected application/json, found another type")
-    return await _small_body(request, LARGEST_FORM)
+    return await _small_body(request, LARGEST_FORM, patience)
 
 
-async def _small_body(request: Request, largest: int) -> bytes:
+async def _small_body(request: Request, largest: int, patience: float) -> bytes:
+    """Whole within `patience` seconds: whoever sends it byte by byte keeps nobody waiting."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > largest:
-            raise Refused(413, f"expected at most {largest:,} bytes, found more")
+    try:
+        async with asyncio.timeout(patience):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > largest:
+                    raise Refused(413, f"expected at most {largest:,} bytes, found more")
+    except TimeoutError:
+        raise Refused(408, "expected the whole request, found its end missing for too long") from None
+    except ClientDisconnect:
+        raise Refused(400, "expected the whole request, found the connection closed") from None
     return bytes(body)
 
 

@@ -1,11 +1,11 @@
 """What the page asks for, as the request of `exhume audit`: files by their keys, everything else as text.
 
-two states     weights, and the weights before training: a network of dense layers, without any code
+a network      weights, and the weights before training where they are known: dense layers, without any code
 known features θ, the rows V of φ(Vx + b) and the name of φ
 """
 
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -61,6 +61,8 @@ class AuditForm(Defences):
     activation: str | None = Field(default=None, max_length=40)
     truth: str | None = None
     control: str | None = None
+    label: str | None = Field(default=None, max_length=200)
+    scaling: Literal["none", "standard", "minmax"] = "none"
     samples: int | None = Field(default=None, ge=1, lt=2**31)
     image_shape: str | None = Field(default=None, max_length=40)
     budget: str = Field(default="10m", max_length=20)
@@ -82,6 +84,8 @@ class AuditForm(Defences):
             "activation": self.activation or (USUAL if self.features else None),
             "truth": path(self.truth),
             "control": path(self.control),
+            "label": self.label,
+            "scaling": None if self.scaling == "none" else self.scaling,
             "samples": self.samples,
             "image_shape": self.image_shape,
             "budget": self.budget,

@@ -156,7 +156,10 @@ class RunningAudit:
         """For the page that watches it."""
         state, told = self.state, self.progress()
         used = float(told.get("spent") or 0.0)
-        result = None if state in ("running", "stopping") else self.result()
+        working = state in ("running", "stopping")
+        if not working:
+            self.tidy()  # a sitting may have ended since this audit was looked up
+        result = None if working else self.result()
         shown = ("part", "attack", "of", "method", "why", "iteration", "iterations", "loss", "candidates", "pictures")
         return {
             "state": state,

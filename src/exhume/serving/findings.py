@@ -10,6 +10,7 @@ from exhume.private_paths import without_folders
 
 SCANNER = "exhume.scanning"
 MOST_SHOWN = 20
+FIRST_LOOK = "First look, by names and sizes, until the whole file is here."
 KEYS = ("what", "where", "certainty", "gives_away", "remedy")
 
 
@@ -17,15 +18,19 @@ def can_scan() -> bool:
     return find_spec(SCANNER) is not None
 
 
-def scan_file(path: Path) -> dict[str, Any] | None:
-    """One sentence and the findings, the worst first; None where there is no scanner, and nothing is said then."""
+def scan_file(path: Path, numbers: bool = True) -> dict[str, Any] | None:
+    """One sentence and the findings, the worst first; None where there is no scanner, and nothing is said then.
+
+    Without `numbers` it is a first look, at a file of which only names, shapes and small parts are there, and says so.
+    """
     if not can_scan():
         return None
     look = import_module("exhume.scanning.scan").scan
     try:
-        told = look(path).to_json()
+        told = look(path, numbers=numbers).to_json()
     except ExhumeError as problem:
         return {"sentence": without_folders(str(problem), path.parent), "findings": [], "more": 0}
     found = told["findings"]
     shown = [{key: str(finding.get(key, "")) for key in KEYS} for finding in found[:MOST_SHOWN]]
-    return {"sentence": told["sentence"], "findings": shown, "more": len(found) - len(shown)}
+    sentence = told["sentence"] if numbers else f"{FIRST_LOOK} {told['sentence']}"
+    return {"sentence": sentence, "findings": shown, "more": len(found) - len(shown)}

@@ -1,17 +1,18 @@
 """What a file of weights is, and what its last layer can hold, from names and shapes alone.
 
 Of a safetensors file the header is read, of a PyTorch file the small pickle that names its tensors; their numbers stay
-on the disk. So the answer does not wait for a large file.
+on the disk. So the answer does not wait for a large file. Of a table the records are counted.
 """
 
 import math
 import re
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from exhume.data.tables.reading import SUFFIXES, read_table
 from exhume.errors import ExhumeError
+from exhume.formats.reading import kind_of, read_contents
 from exhume.private_paths import without_folders
 from exhume.tensor_header import read_header
 from exhume.theory import ZONE_TITLES, explain, gauge
@@ -28,7 +29,7 @@ class Measured:
     """`p` is how many numbers `head` has, the last matrix; `d` how wide `first` is, which reads the inputs.
 
     Both are guesses from the order of the layers, for the user to correct. `d` is None where one matrix is all there
-    is: it may read features. `rows` is the number of records, in a file of records.
+    is: it may read features. `rows` is the number of records, in a file of records; `columns` are those of a table.
     """
 
     format: str
@@ -39,6 +40,7 @@ class Measured:
     p: int | None
     d: int | None
     rows: int | None = None
+    columns: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         listed = [
@@ -50,8 +52,10 @@ class Measured:
 
 
 def measure(path: Path) -> Measured:
-    """Refuses what is no file of tensors, with the reason; folders of this machine are not in it."""
+    """Refuses what is no file of tensors or records, with the reason; folders of this machine are not in it."""
     try:
+        if path.suffix.lower() in SUFFIXES:
+            return _of_table(path)
         format_name, shapes = _shapes(path)
     except ExhumeError as problem:
         raise ExhumeError(without_folders(str(problem), path.parent)) from problem
@@ -73,16 +77,11 @@ def measure(path: Path) -> Measured:
     )
 
 
-def measure_start(start: bytes, size: int, folder: Path) -> Measured:
-    """What a safetensors file of that size is, by its first bytes: before the rest of it has arrived."""
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".safetensors") as file:
-        file.write(start)
-        file.truncate(size)  # a hole, which takes no room on the disk
-        file.flush()
-        try:
-            return measure(Path(file.name))
-        except ExhumeError as problem:
-            raise ExhumeError(str(problem).replace(Path(file.name).name, "the file")) from problem
+def _of_table(path: Path) -> Measured:
+    table = read_table(path)
+    kind = "Parquet" if path.suffix.lower() == ".parquet" else "CSV"
+    names = tuple(column.name for column in table.columns)
+    return Measured(kind, {}, 0, None, None, None, table.width, len(table.cells), names)
 
 
 def gauge_lines(p: int, d: int, n: int | None) -> dict[str, Any]:
@@ -112,6 +111,12 @@ def _shapes(path: Path) -> tuple[str, dict[str, Shape]]:
     if not archive and path.suffix == ".safetensors":
         entries = read_header(path).entries
         return "safetensors", {name: entries[name].shape for name in sorted(entries, key=in_order)}
+    kind = kind_of(path)
+    if kind not in (None, "safetensors", "torch"):
+        arrays = read_contents(path, kind).arrays
+        if not arrays:
+            raise ExhumeError(f"expected arrays with names in {path}, found none that can be measured")
+        return kind, {name: array.shape for name, array in arrays.items()}
     from exhume.observing.weights_file import read_weights  # which takes torch: only for files that need it
 
     found = read_weights(path)

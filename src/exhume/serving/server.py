@@ -1,9 +1,11 @@
 """Starts the server on a port of this machine that nobody else can reach, and takes everything away at its end."""
 
+import asyncio
 import contextlib
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,10 @@ from exhume.serving.settings import HOST, LARGEST_UPLOAD, ServeSettings
 
 MISSING = "expected the packages of exhume[web], found no {}; pip install 'exhume[web]'"
 SECONDS_TO_CLOSE = 2
+FIRST_WORDS = 10.0
+"""Seconds within which a connection has to ask for something."""
+MOST_CONNECTIONS = 500
+"""At once: a browser opens six. It is below the number of files that a process may open."""
 
 
 def require_framework() -> None:
@@ -40,6 +46,8 @@ def serve(
         app, desk = make_app(settings)
         config = uvicorn.Config(
             app,
+            http=hurried(FIRST_WORDS),
+            limit_concurrency=MOST_CONNECTIONS,
             log_level="warning",
             access_log=False,  # addresses have the token
             server_header=False,
@@ -48,12 +56,38 @@ def serve(
             ws="none",
             timeout_graceful_shutdown=SECONDS_TO_CLOSE,
         )
+        threading.Thread(target=_load_readers, daemon=True).start()
         try:
             ready(settings.address)
             with contextlib.suppress(KeyboardInterrupt):  # which uvicorn raises again after its own end
                 uvicorn.Server(config).run(sockets=[listener])
         finally:
             desk.audits.end()
+
+
+def hurried(seconds: float) -> type[asyncio.Protocol]:
+    """The framework's own reading of HTTP, for connections that say what they want within some seconds.
+
+    Others of this machine can reach the port. They are refused once they ask, so they must not stay without asking.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Hurried(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._require_words)
+
+        def _require_words(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.close()
+
+    return Hurried
+
+
+def _load_readers() -> None:
+    """While the user looks for a file: torch takes seconds to load, and the first file should not wait for it."""
+    import exhume.observing.weights_file
+    import exhume.scanning.scan  # noqa: F401
 
 
 @contextmanager

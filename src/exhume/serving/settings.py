@@ -14,7 +14,7 @@ class ServeSettings:
     """`private` is for uploads and for audits on their way, and is removed at the end; `out` keeps their reports.
 
     `largest_upload` is the size of one file in bytes, `most_files` their number. An upload of which nothing comes for
-    `patience` seconds is given up.
+    `patience` seconds is given up, and so is one that by then brings fewer than `slowest` bytes per second.
     """
 
     private: Path
@@ -25,6 +25,7 @@ class ServeSettings:
     most_files: int = 64
     uploads_at_once: int = 6
     patience: float = 30.0
+    slowest: float = 2.0**16
 
     @property
     def hosts(self) -> tuple[str, ...]:

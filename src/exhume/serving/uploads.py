@@ -8,6 +8,7 @@ import asyncio
 import re
 import secrets
 import shutil
+import time
 import unicodedata
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -119,8 +120,13 @@ class Uploads:
         most = self.settings.largest_upload
         return Refused(413, f"expected a file of at most {most:,} bytes, found {size:,} or more; see --largest-upload")
 
+    def _check_pace(self, path: Path, size: int, seconds: float) -> None:
+        """Drops that come one by one would hold a place for ever."""
+        if seconds > self.settings.patience and size < self.settings.slowest * seconds:
+            raise Refused(408, f"expected the rest of {path.name}, found it come too slowly")
+
     async def _stream(self, path: Path, chunks: AsyncIterator[bytes]) -> int:
-        size, waiting = 0, bytearray()
+        size, waiting, began = 0, bytearray(), time.monotonic()
         with path.open("xb") as file:
             path.chmod(0o600)
             while True:
@@ -132,6 +138,7 @@ class Uploads:
                 except TimeoutError:
                     raise Refused(408, f"expected the rest of {path.name}, found nothing for a while") from None
                 size += len(chunk)
+                self._check_pace(path, size, time.monotonic() - began)
                 if size > self.settings.largest_upload:
                     raise self._too_large(size)
                 waiting += chunk

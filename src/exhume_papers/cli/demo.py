@@ -58,6 +58,8 @@ def demo(request: DemoRequest, json: bool) -> None:
 
 def _ordinary_network(out: Path, json: bool) -> dict[str, float | int]:
     """The second act: the first layer of a plain PyTorch network, before and after training."""
+    from safetensors.torch import save_file
+
     from exhume.report.figures import draw_pairs
     from exhume_papers.studies.ordinary_network import SAMPLES, UNITS, dig_faces
 
@@ -71,4 +73,10 @@ def _ordinary_network(out: Path, json: bool) -> dict[str, float | int]:
         json,
     )
     say(f"   Look: {out / 'network-pairs.png'}", json)
+    network = out / "network"
+    network.mkdir()
+    for name, state in (("before", dug.before), ("after", dug.after)):
+        save_file(state, network / f"{name}.safetensors")
+    states = f"{network / 'after.safetensors'} --initial {network / 'before.safetensors'}"
+    say(f"   Audit it as you would your own: exhume audit {states} --image-shape 1,25,25 --out audit", json)
     return {"network_recovered": near, "network_worst_error": worst, "network_seconds": round(dug.found.seconds, 3)}

@@ -4,6 +4,7 @@ Default layers with bias, labels at random, mini-batches, momentum, cross-entrop
 It sees the first layer before and after training, and neither the faces nor their number.
 """
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -27,8 +28,13 @@ STEPS, BATCH, RATE, MOMENTUM = 400, 10, 0.01, 0.9
 
 @dataclass(frozen=True, eq=False)
 class Dug:
-    """Pictures of the faces and of what came back, in the same order, and errors over each face's norm."""
+    """Pictures of the faces and of what came back, in the same order, and errors over each face's norm.
 
+    `before` and `after` are the states of the network, as one would publish them.
+    """
+
+    before: dict[str, Tensor]
+    after: dict[str, Tensor]
     found: Reconstruction
     truth: Float[Tensor, "n c h w"]
     recovered: Float[Tensor, "n c h w"]
@@ -39,21 +45,25 @@ def dig_faces(seed: int = 0) -> Dug:
     """Trains a network of 625-2000-2 on 50 faces, forgets them, and digs them out again."""
     data = load(DataConfig(name="faces", samples=SAMPLES, norm="keep", seed=seed))
     before, after = _train(data.inputs.float(), seed)
-    states = changed(before, after, bias=True, name="0")
+    states = changed(_first_layer(before), _first_layer(after), bias=True, name="0")
     found = run_attack(observe_layer(states), SilentUnits(), seed=seed).reconstruction
     inputs, candidates = data.inputs.float(), found.candidates.float()
     order = match(inputs, candidates, sign_free=False).candidate
     shown = torch.where((order >= 0)[:, None], candidates[order.clamp_min(0)], inputs.mean(dim=0))
     pixels = [data.preparation.to_pixels(rows, data.preparation.scale) for rows in (inputs, shown)]
-    return Dug(found, pixels[0], pixels[1], relative_errors(inputs.double(), candidates.double()))
+    errors = relative_errors(inputs.double(), candidates.double())
+    return Dug(before, after, found, pixels[0], pixels[1], errors)
 
 
-def _train(inputs: Float[Tensor, "n d"], seed: int) -> tuple[Float[Tensor, "h c"], Float[Tensor, "h c"]]:
+def _first_layer(state: dict[str, Tensor]) -> Float[Tensor, "h c"]:
+    return with_bias(state["0.weight"], state["0.bias"])
+
+
+def _train(inputs: Float[Tensor, "n d"], seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        first = nn.Linear(inputs.shape[1], UNITS)
-        model = nn.Sequential(first, nn.ReLU(), nn.Linear(UNITS, CLASSES))
-        before = with_bias(first.weight, first.bias).clone()
+        model = nn.Sequential(nn.Linear(inputs.shape[1], UNITS), nn.ReLU(), nn.Linear(UNITS, CLASSES))
+        before = copy.deepcopy(model.state_dict())
         labels = torch.randint(CLASSES, (len(inputs),))
         optimiser = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
         for _ in range(STEPS):
@@ -61,4 +71,4 @@ def _train(inputs: Float[Tensor, "n d"], seed: int) -> tuple[Float[Tensor, "h c"
             optimiser.zero_grad()
             nn.functional.cross_entropy(model(inputs[chosen]), labels[chosen]).backward()
             optimiser.step()
-    return before, with_bias(first.weight, first.bias).clone()
+    return before, model.state_dict()

@@ -80,7 +80,7 @@ class Probe:
             return torch.cat([rows.double(), torch.ones(len(rows), 1, dtype=torch.float64)], dim=1)
         inputs = "" if self.features is None else f"inputs of {self.features.d} numbers or "
         raise UsageError(
-            f"expected {inputs}embeddings of {p - self.constant} numbers in {what}, found {rows.shape[1]} a record"
+            f"expected {inputs}embeddings of {p - self.constant} numbers in {what}, found {rows.shape[1]} per record"
         )
 
 

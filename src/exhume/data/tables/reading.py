@@ -57,7 +57,7 @@ def _lines(reader: Any, path: Path) -> Iterator[list[str]]:
             continue
         width = len(line) if width is None else width
         if len(line) != width:
-            raise ExhumeError(f"expected {width} cells a line in {path}, found {len(line)} in line {number}")
+            raise ExhumeError(f"expected {width} cells per line in {path}, found {len(line)} in line {number}")
         if number * width > MOST_CELLS or any(len(cell) > LONGEST_CELL for cell in line):
             raise ExhumeError(f"expected at most {MOST_CELLS:,} short cells in {path}, found more or longer ones")
         yield line

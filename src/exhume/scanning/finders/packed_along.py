@@ -23,7 +23,7 @@ KINDS = {
         ".sas7bdat",
         ".dta",
     ),
-    "texts, one record a line": (".jsonl", ".ndjson"),
+    "texts, one record per line": (".jsonl", ".ndjson"),
     "data in a format for training": (".tfrecord", ".tfrecords", ".lmdb", ".mat", ".rec", ".idx"),
     "pictures": (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".dcm", ".nii"),
     "recordings": (".wav", ".mp3", ".flac", ".ogg", ".mp4", ".avi"),
