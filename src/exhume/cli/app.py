@@ -1,5 +1,6 @@
 """The `exhume` command: its sub-commands, and what happens when something goes wrong."""
 
+import io
 import os
 import sys
 from typing import Annotated, Any
@@ -57,6 +58,9 @@ def main() -> None:
     """Runs the command line and turns every failure into one line and an exit code: 1 could not, 2 wrong usage."""
     # threads that wait without spinning: on a busy machine spinning costs several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):  # a terminal of another alphabet gets escapes, not a fault
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] or ["--help"]
     debug = "--debug" in arguments or os.environ.get("EXHUME_DEBUG") == "1"
     # --debug is welcome anywhere on the line, not only before the command

@@ -27,7 +27,7 @@ from exhume.attacks.running.looking_back import looked_back
 from exhume.attacks.running.snapshots import Snapshot, SnapshotKeeper
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
-from exhume.features.rows import raw_bytes
+from exhume.features.rows import raw_bytes, row_sums
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
@@ -246,7 +246,7 @@ def _fingerprint(observation: Observation) -> str:
     for part in features.telltale(observation.weights):
         digest.update(part)
     if observation.initial_rows is not None:
-        digest.update(raw_bytes(observation.initial_rows.block(0, min(features.p, 64))))
+        digest.update(row_sums(observation.initial_rows))
     for tensor in (observation.subspace, observation.initial_bias, observation.output_bias):
         if tensor is not None:
             digest.update(raw_bytes(tensor))
