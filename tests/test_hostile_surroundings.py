@@ -179,7 +179,7 @@ def test_sigterm_keeps_what_was_found(run: Path) -> None:
 def holds(process: int, folder: Path) -> bool:
     """Whether it has the folder open, which it does to lock it."""
     names = list(Path(f"/proc/{process}/fd").iterdir())
-    return any(name.is_symlink() and os.readlink(name) == str(folder) for name in names)
+    return any(name.is_symlink() and name.readlink() == folder for name in names)
 
 
 def test_every_row_tells_one_v_from_another() -> None:

@@ -3,6 +3,7 @@ that `exhume gauge` and every `--help` answer at once."""
 
 import signal
 import sys
+import time
 
 
 def main() -> None:
@@ -14,9 +15,10 @@ def main() -> None:
         if signal.getsignal(number) is signal.SIG_DFL:  # otherwise somebody has said what is to come of it: nohup
             signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        began = time.monotonic()
         from exhume.cli.app import main as run
 
-        run()
+        run(began)
     except KeyboardInterrupt:  # while importing, or pressed again while the first one was being told
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("exhume: interrupted", file=sys.stderr)

@@ -3,11 +3,13 @@
 import io
 import os
 import sys
+import time
 from typing import Annotated, Any
 
 import typer
 
 from exhume.cli import attack, audit, evaluate, gauge, rank, report, scan, serve
+from exhume.cli.beginning import begin
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
@@ -54,8 +56,12 @@ def options(
     pass
 
 
-def main() -> None:
-    """Runs the command line and turns every failure into one line and an exit code: 1 could not, 2 wrong usage."""
+def main(began: float | None = None) -> None:
+    """Runs the command line and turns every failure into one line and an exit code: 1 could not, 2 wrong usage.
+
+    `began`: the moment at which the command was given; None: now.
+    """
+    begin(time.monotonic() if began is None else began)
     # threads that wait without spinning: on a busy machine spinning costs several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):  # a terminal of another alphabet gets escapes, not a fault
