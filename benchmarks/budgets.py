@@ -108,10 +108,15 @@ def commands(store: Path, only: str) -> list[tuple[str, list[object]]]:
     for title, recipe in (("audit with silent-units, 3072-1000-1000-10", False), ("audit with replay, 100-64-3", True)):
         if only in title:
             files = _network(store / "replay") if recipe else _network(store / "silent", (3072, 1000, 1000, 10), 300)
-            options = ("--recipe-file", files / "recipe.json", "--samples", 24) if recipe else ()
+            told = ("--model", "budgets:replayed", "--samples", 24, "--recipe-file", files / "recipe.json")
+            options = told if recipe else ()
             found.append((title, ["audit", files / "after.safetensors", "--initial", files / "before.safetensors",
                                   *options]))  # fmt: skip
     return found
+
+
+def replayed() -> nn.Module:
+    return nn.Sequential(nn.Linear(100, 64), nn.ReLU(), nn.Linear(64, 3))
 
 
 def _network(folder: Path, widths: Sequence[int] = (100, 64, 3), samples: int = 24, steps: int = 40) -> Path:
@@ -150,7 +155,10 @@ def _exhume(words: Sequence[object], check: bool = False) -> tuple[int, float, f
     command = [sys.executable, "-m", "exhume", *map(str, words)]
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
-            command, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | {"OMP_NUM_THREADS": "1"}
+            command,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)},
         )
         waited = 0.0
         while not (over := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)):

@@ -8,7 +8,7 @@ import json
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def check_schema(content: Mapping[str, Any], path: Path) -> None:
 class TensorFile:
     """The content of one of exhume's own tensor files."""
 
-    tensors: dict[str, Tensor]
+    tensors: dict[str, Tensor] = field(repr=False)
     meta: dict[str, Any]
 
 
