@@ -109,8 +109,8 @@ class FakeTime:
     ("verdict", "made"),
     [
         (0.25, ["rehearsal at 5.0", "last at 10.25"]),  # cheap: the grace is enough for it
-        (3.0, ["rehearsal at 5.0"]),  # 10 - (1.5 x 3 - 1) is over by then
-        (1.5, ["rehearsal at 5.0", "last at 9.0"]),  # 10 - (1.5 x 1.5 - 1) = 8.75 ends the search
+        (3.0, ["rehearsal at 5.0"]),  # 10 - (1.5 x 3 - 0.5) is over by then
+        (1.5, ["rehearsal at 5.0", "last at 8.5"]),  # 10 - (1.5 x 1.5 - 0.5) = 8.25 ends the search
     ],
 )
 def test_time_for_the_verdict_is_set_aside_as_it_was_measured(

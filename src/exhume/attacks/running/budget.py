@@ -22,7 +22,7 @@ from exhume.attacks.running.failed_solve import Finished
 from exhume.errors import ExhumeError, UsageError
 from exhume.units import duration_text
 
-GRACE = 2.0  # seconds after the end for what is under way: of the 3 that are promised, one is for writing files
+GRACE = 1.0  # seconds after the end for what is under way: of the 3 that are promised, two are to write files and leave
 LEAST_SECONDS = 0.05
 MARGIN = 1.5  # candidates grow, and with them the time of a verdict
 
