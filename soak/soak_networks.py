@@ -5,3 +5,7 @@ from torch import nn
 
 def small() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 60), nn.ReLU(), nn.Linear(60, 3))
+
+
+def wide() -> nn.Module:
+    return nn.Sequential(nn.Linear(3072, 1000), nn.ReLU(), nn.Linear(1000, 10))
