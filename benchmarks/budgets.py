@@ -67,7 +67,7 @@ def main() -> int:
         store = asked.victims or place
         store.mkdir(parents=True, exist_ok=True)
         print(HEADER)
-        done = []
+        done: list[Kept] = []
         for title, words in commands(store, asked.only):
             for budget in asked.budget or ["20s"]:
                 out = ["--out", place / f"out{len(done)}"] if words[0] == "audit" else []
@@ -109,9 +109,9 @@ def commands(store: Path, only: str) -> list[tuple[str, list[object]]]:
         if only in title:
             files = _network(store / "replay") if recipe else _network(store / "silent", (3072, 1000, 1000, 10), 300)
             told = ("--model", "budgets:replayed", "--samples", 24, "--recipe-file", files / "recipe.json")
-            options = told if recipe else ()
+            extra = told if recipe else ()
             found.append((title, ["audit", files / "after.safetensors", "--initial", files / "before.safetensors",
-                                  *options]))  # fmt: skip
+                                  *extra]))  # fmt: skip
     return found
 
 
