@@ -156,7 +156,7 @@ def audited(folder: Path, recipe: bool) -> Measured:
     states = (folder / "after.safetensors", "--initial", folder / "before.safetensors", "--samples", 100)
     told = ("--model", "soak_networks:wide", "--recipe-file", folder / "recipe.json") if recipe else ()
     out = folder / ("replayed" if recipe else "silent")
-    code, peak, said = _exhume("audit", *states, *told, "--memory", "1G", "--budget", "30s", "--out", out, check=False)
+    code, peak, said = _exhume("audit", *states, *told, "--memory", "1G", "--budget", "3m", "--out", out, check=False)
     name = "audit with replay" if recipe else "audit with silent-units"
     return Measured("3072-1000-10, n = 100", 12, name, True, 1024.0, round(peak / 2**20, 1), code, said)
 
