@@ -153,7 +153,7 @@ def _row(name: str, lines: list[Line]) -> str:
     )
     samples = sum(line.get("samples", 0) for line in lines)
     share = f"{sums['missed'] / sums['near']:4.0%}" if sums["near"] else "   -"
-    counts = f"{sums['near']:6} {sums['called']:7} {sums['wrong']:6} {sums['missed']:4}{share}"
+    counts = f"{sums['near']:6} {sums['called']:7} {sums['wrong']:6} {sums['missed']:4} {share}"
     return f"{name:36} {len(lines):8} {samples:7} {counts} {false:8}"
 
 

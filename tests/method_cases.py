@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import exhume
 from exhume.activations import activation
 from exhume.attacks.foundation.method import AnyMethod
-from exhume.attacks.heavy_ball import HeavyBall
+from exhume.attacks.heavy_ball import HeavyBall, ModuleHeavyBall
 from exhume.attacks.informed.attack import InformedAttack
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.prior.attack import ImagePrior
@@ -119,6 +119,7 @@ CASES: dict[str, Callable[[], MethodCase]] = {
     "split-newton": lambda: MethodCase(random_features(), SplitNewton()),
     "split-newton with a bias": lambda: MethodCase(random_features("tanh", True), SplitNewton(iterations=60)),
     "heavy-ball": lambda: MethodCase(random_features(), HeavyBall(iterations=30)),
+    "heavy-ball on a network": lambda: MethodCase(network(), ModuleHeavyBall(step_size=1.0, iterations=15)),
     "subspace, given": lambda: MethodCase(spanned(random_features()), SubspaceAttack("given")),
     "subspace, first layer": lambda: MethodCase(two_layers(), SubspaceAttack("first-layer")),
     "subspace, moments": lambda: MethodCase(random_features(), SubspaceAttack("moments")),

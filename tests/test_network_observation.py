@@ -23,7 +23,7 @@ from exhume_papers.networks.resnet import blank_resnet
 from exhume_papers.networks.vit import blank_vision_transformer
 
 RESNET = {"side": 4, "channels": 3, "outputs": 2, "kernel": 5, "padding": 1, "blocks": 1, "colours": 1}
-VIT = {"side": 4, "patch": 2, "embedding": 6, "depth": 1, "heads": 2, "outputs": 2, "colours": 1}
+VIT: dict[str, Any] = {"side": 4, "patch": 2, "embedding": 6, "depth": 1, "heads": 2, "outputs": 2, "colours": 1}
 D = 16
 
 USERS = """

@@ -4,9 +4,13 @@ The weights of a random features model are p equations, θ_k = Σ_i α_i φ(v_k�
 d − 1 for its place on the sphere and 1 for its coefficient α_i. Hence the law with two thresholds,
 
     p = n      the model can fit the labels,
-    p = d n    the weights determine the data,
+    p = d n    the weights are as many equations as the data has unknowns,
 
 and between the two lies a zone where the model fits its labels and the weights leave a continuum of data sets open.
+As many equations as unknowns may have several solutions, and small problems do at p = d n. What is proved (Theorems 1
+and 2 of arXiv 2509.22214) is about the span of the features, which is more than θ, p well above d n, and activations
+unlike ReLU; that no sample is missing is proved for n = 2.
+
 With k outputs the last layer has k coefficients to a sample and the unknowns are d − 1 + k; if norms are free and φ is
 not homogeneous they are d + k.
 
@@ -23,7 +27,7 @@ Zone = Literal["underfit", "labels", "data", "unknown"]
 ZONE_TITLES: dict[Zone, str] = {
     "underfit": "below label fitting",
     "labels": "fits labels, data not determined",
-    "data": "data determined",
+    "data": "enough equations for the data",
     "unknown": "number of samples unknown",
 }
 
@@ -41,9 +45,9 @@ class Gauge:
     labels_ratio: float | None
     """p / n; from 1 on the model can fit its labels."""
     ratio: float | None
-    """p / (d n); from 1 on the weights determine the data."""
+    """p / (d n): equations for each unknown number in the data."""
     capacity: float
-    """p / d: how many samples of dimension d the weights can hold in full."""
+    """p / d: how many samples of dimension d have no more unknowns than there are weights."""
     zone: Zone
 
 
@@ -54,7 +58,7 @@ def label_threshold(n: int) -> int:
 
 
 def data_threshold(d: int, n: int) -> int:
-    """Parameters from which on the weights determine n samples of dimension d: d n.
+    """Parameters from which on there are as many equations as n samples of dimension d have unknowns: d n.
 
     >>> data_threshold(d=3072, n=100)
     307200
@@ -111,8 +115,8 @@ def _count(gauge: Gauge, whose: str) -> list[str]:
 def _what_follows(gauge: Gauge) -> list[str]:
     if gauge.n is None:
         return [
-            f"The number of samples is unknown: a training set of up to {gauge.p // gauge.d:,} samples is determined "
-            "by the weights, a larger one is not."
+            f"The number of samples is unknown: a training set of up to {gauge.p // gauge.d:,} samples has no more "
+            "unknowns than there are weights, a larger one has more and is not determined."
         ]
     both = f"{label_threshold(gauge.n):,} and {data_threshold(gauge.d, gauge.n):,}"
     return {
@@ -125,16 +129,17 @@ def _what_follows(gauge: Gauge) -> list[str]:
             "give the same weights, so arbitrary data are not determined."
         ],
         "data": [
-            f"p reaches both thresholds (n and d n, {both}): there are as many equations as unknowns or more, and the "
-            "weights determine the data, up to signs and norms where the activation hides them."
+            f"p reaches both thresholds (n and d n, {both}): there are as many equations as unknowns or more, so the "
+            "weights can give the data away, up to signs and norms where the activation hides them."
         ],
     }[gauge.zone]
 
 
 def _what_does_not_follow(gauge: Gauge, whose: str) -> list[str]:
     reachable = (
-        "Reaching d n does not mean that an attack will converge: counting says that the answer is in the weights, not "
-        "that it is easy to find, and the search gets hard close to the threshold."
+        "Reaching d n does not mean that an attack will converge: the search gets hard close to the threshold, and "
+        "small problems have other exact solutions there; attacks succeed from about 2 d n on. That nothing but the "
+        "data explains the weights is proved for p well above d n only, for the span of the features, and not for ReLU."
     )
     not_safe = (
         "Staying below d n does not mean safe: images are not arbitrary, and where a prior or a known subspace leaves "

@@ -155,7 +155,7 @@ def test_the_calculator_says_in_which_zone_another_size_would_be(visit: Visit) -
     assert "fits labels, data not determined" in says.inner_text()
     page.locator("#calculator-p").fill("1000000")
     assert "p/(dn) = 400" in says.inner_text()
-    assert says.inner_text().endswith("data determined.")
+    assert says.inner_text().endswith("enough equations for the data.")
     slide(page, "#calculator-n-slider", 1000)
     assert "below label fitting" in says.inner_text()
     page.locator("#calculator-reset").click()

@@ -134,7 +134,7 @@ def test_the_whole_way(page: "Page", folder: Path, keep: Any, address: str) -> N
     expect(page.locator("#gauge-d")).to_have_value("64")
     page.locator("#gauge-n").fill("5")
     page.locator("#gauge-n").press("Tab")
-    expect(page.locator("#gauge-title")).to_have_text("Data determined")
+    expect(page.locator("#gauge-title")).to_have_text("Enough equations for the data")
     page.locator("#image-shape").fill("1,8,8")
     check_looks(page, "chosen", keep)
     start.focus()

@@ -6,21 +6,25 @@
 
 The rows start as i.i.d. standard Gaussian vectors; the run ends when L ≤ 1e-7. L is normalised by ||θ||², and the
 published steps (20 on the synthetic sphere, 2,000 on CIFAR-10, 8,000 on Tiny-ImageNet) belong to that normalisation.
+For networks it is the same loss and the same steps, with gradients through the network.
 """
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.modules.method import ModuleMethod
+from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.single_layer.method import RidgeMethod
 from exhume.attacks.single_layer.problem import Problem
 from exhume.errors import UsageError
@@ -44,17 +48,70 @@ def published_step(d: int) -> float:
     raise AssertionError("the loop returns on its last pair")
 
 
+Evaluation = tuple[float, Callable[[], Tensor]]
+"""The loss at some candidates, and its gradient there, which costs a pass only if it is asked for."""
+
+
 @dataclass(frozen=True)
-class HeavyBall(RidgeMethod):
+class _Descent:
+    """The rule itself, whatever the features."""
+
+    step_size: float | None = option(None, "its step; default: as published for this d.", name="step")
+    momentum: float = 0.9
+    tolerance: float = 1e-7
+
+    def __post_init__(self) -> None:
+        if self.step_size is not None and not 0 < self.step_size < math.inf:
+            raise UsageError(f"expected a positive step, found {self.step_size}")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"expected a momentum from 0 to below 1, found {self.momentum}")
+        if not 0 <= self.tolerance < math.inf:
+            raise UsageError(f"expected a tolerance from 0, found {self.tolerance}")
+
+    def descend(
+        self,
+        problem: Problem | ModuleProblem,
+        evaluate: Callable[[Tensor], Evaluation],
+        iterations: int,
+        resume: State | None,
+    ) -> Iterator[Step]:
+        """The iterates, from the Gaussian start or from where a checkpoint left off, to convergence or the limit."""
+        d, counter = problem.loss.features.d, problem.loss.counter
+        norm = problem.norm or math.sqrt(d)
+        step_size = self.step_size or published_step(d)
+        state = resume or _start(problem, norm)
+        candidates, velocity = state.tensors["candidates"], state.tensors["velocity"]
+        loss, gradient = evaluate(candidates)
+        if resume:
+            counter.total = resume.numbers["passes"]
+        for iteration in range(int(state.numbers["iteration"]), iterations + 1):
+            numbers = {"iteration": iteration, "passes": counter.total}
+            state = State({"candidates": candidates, "velocity": velocity}, numbers)
+            yield Step(iteration, candidates, loss, state)
+            if loss <= self.tolerance or iteration == iterations:
+                return
+            velocity = self.momentum * velocity + gradient()
+            candidates = to_norm(candidates - step_size * velocity, norm)
+            loss, gradient = evaluate(candidates)
+
+
+def _start(problem: Problem | ModuleProblem, norm: float) -> State:
+    if problem.samples is None:
+        raise UsageError("expected the number of samples for the published attack, found none; give --samples N")
+    shape = (problem.samples, problem.loss.features.d)
+    rows = torch.randn(shape, generator=problem.generator(), dtype=torch.float64)
+    candidates = to_norm(rows, norm).to(problem.dtype).to(problem.device)
+    return State({"candidates": candidates, "velocity": torch.zeros_like(candidates)}, {"iteration": 0})
+
+
+@dataclass(frozen=True)
+class HeavyBall(_Descent, RidgeMethod):
     """Hyperparameters of the published attack.
 
     `inactive_slope` is a surrogate of the authors' released code, which uses 0.02 for the slope of an inactive ReLU;
     the paper's own gradient has 0.
     """
 
-    step_size: float | None = option(None, "its step; default: as published for this d.", name="step")
-    momentum: float = 0.9
-    tolerance: float = 1e-7
     inactive_slope: float = option(0.0, "slope where phi' is 0 (0.02: a surrogate).")
     iterations: int = option(60_000, "at most so many.")
 
@@ -73,12 +130,7 @@ class HeavyBall(RidgeMethod):
     needs_samples = True
 
     def __post_init__(self) -> None:
-        if self.step_size is not None and not 0 < self.step_size < math.inf:
-            raise UsageError(f"expected a positive step, found {self.step_size}")
-        if not 0 <= self.momentum < 1:
-            raise UsageError(f"expected a momentum from 0 to below 1, found {self.momentum}")
-        if not 0 <= self.tolerance < math.inf:
-            raise UsageError(f"expected a tolerance from 0, found {self.tolerance}")
+        super().__post_init__()
         if not 0 <= self.inactive_slope < math.inf:
             raise UsageError(f"expected an inactive slope from 0, found {self.inactive_slope}")
         if self.iterations < 1:
@@ -95,30 +147,36 @@ class HeavyBall(RidgeMethod):
         return cls.needs if observation.features.is_network else "It has to be told n, which was not given (--samples)."
 
     def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:
-        """The iterates, from the Gaussian start or from where a checkpoint left off, to convergence or the limit."""
-        loss, norm = problem.loss, problem.norm
-        step_size = self.step_size or published_step(loss.features.d)
-        state = resume or self._start(problem)
-        candidates, velocity = state.tensors["candidates"], state.tensors["velocity"]
-        first = int(state.numbers["iteration"])
-        fit = loss.fit(candidates)
-        if resume:
-            loss.counter.total = resume.numbers["passes"]
-        for iteration in range(first, self.iterations + 1):
-            numbers = {"iteration": iteration, "passes": loss.passes}
-            state = State({"candidates": candidates, "velocity": velocity}, numbers)
-            converged = fit.loss <= self.tolerance
-            yield Step(iteration, candidates, fit.loss, state)
-            if converged or iteration == self.iterations:
-                return
-            velocity = self.momentum * velocity + loss.gradient(fit, self.inactive_slope)
-            candidates = to_norm(candidates - step_size * velocity, norm)
-            fit = loss.fit(candidates)
+        def evaluate(candidates: Tensor) -> Evaluation:
+            fit = problem.loss.fit(candidates)
+            return fit.loss, lambda: problem.loss.gradient(fit, self.inactive_slope)
 
-    def _start(self, problem: Problem) -> State:
-        if problem.samples is None:
-            raise UsageError("expected the number of samples for the published attack, found none; give --samples N")
-        shape = (problem.samples, problem.loss.features.d)
-        rows = torch.randn(shape, generator=problem.generator(), dtype=torch.float64)
-        candidates = to_norm(rows, problem.norm).to(problem.dtype).to(problem.device)
-        return State({"candidates": candidates, "velocity": torch.zeros_like(candidates)}, {"iteration": 0})
+        return self.descend(problem, evaluate, self.iterations, resume)
+
+
+@dataclass(frozen=True)
+class ModuleHeavyBall(_Descent, ModuleMethod):
+    """The same attack on the penultimate features of any network; where norms are free it takes √d, as published."""
+
+    iterations: int = option(60_000, "at most so many.")
+
+    name: ClassVar[str] = "heavy-ball"
+    composition: ClassVar[Composition] = HeavyBall.composition
+    needs_samples = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.iterations < 1:
+            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
+    @classmethod
+    def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
+        """None in audits: it takes far longer than quasi-Newton on the same loss."""
+        return ()
+
+    def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
+        def evaluate(candidates: Tensor) -> Evaluation:
+            fit, gradient = problem.loss.fit_with_gradient(candidates)
+            return fit.loss, lambda: gradient
+
+        return self.descend(problem, evaluate, self.iterations, resume)

@@ -25,6 +25,7 @@ AUTO = "auto"
 BUILT_IN = (
     ("split-newton", "exhume.attacks.single_layer.split_newton:SplitNewton"),
     ("heavy-ball", "exhume.attacks.heavy_ball:HeavyBall"),
+    ("heavy-ball", "exhume.attacks.heavy_ball:ModuleHeavyBall"),
     ("subspace", "exhume.attacks.subspace.attack:SubspaceAttack"),
     ("image-prior", "exhume.attacks.prior.attack:ImagePrior"),
     ("module-newton", "exhume.attacks.modules.newton:ModuleNewton"),

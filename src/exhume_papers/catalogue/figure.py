@@ -13,6 +13,8 @@ Scale = Literal["quick", "here", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 ATTACK_NAMES = {"heavy-ball": "published attack", "subspace": "exhume in the span"}
 
+RELEASED = "released_error"
+"""The column of the error as the authors' released code measures it."""
 EXACT = 1e-9
 """The loss at the true data (the floor of any attack's) is at most that where features stood still."""
 

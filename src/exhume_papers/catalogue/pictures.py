@@ -8,14 +8,18 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from scipy.stats import binomtest
 from torch import Tensor
 
 from exhume.experiments.truth import Truth
 from exhume.metrics.errors import RECOVERED_DISTANCE
-from exhume.metrics.matching import match, to_norm
+from exhume.metrics.matching import Matching, match, to_norm
 from exhume.reconstruction import Reconstruction
 from exhume.report.figures import draw_pairs
-from exhume_papers.catalogue.figure import EXACT, Figure, Part, PartResults, Scale, attack_name, shown
+from exhume_papers.catalogue.figure import EXACT, RELEASED, Figure, Part, PartResults, Scale, attack_name, shown
+
+CONVERGED = 1e-7
+"""Where the published attack ends by itself."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,16 @@ class PictureFigure(Figure):
         return [path for result in results for path in draw_runs(result, self.name, folder)]
 
     def findings(self, results: Sequence[PartResults]) -> list[str]:
-        return [picture_sentence(result, row) for result in results for row in result.rows]
+        """A sentence a run, or where there are several seeds, one on the signs of all."""
+        return [
+            sentence
+            for result in results
+            for sentence in (
+                [signs_sentence(result)]
+                if len(result.rows) > 1
+                else [picture_sentence(result, row) for row in result.rows]
+            )
+        ]
 
 
 def draw_runs(result: PartResults, name: str, folder: Path) -> list[Path]:
@@ -43,6 +56,8 @@ def draw_runs(result: PartResults, name: str, folder: Path) -> list[Path]:
     for row in result.rows:
         run = result.folder(row)
         truth, found = run.truth(), run.reconstruction()
+        if truth.image_shape is None:
+            continue
         path = folder / f"{name}-{_slug(result.part.title)}-{row['method']}-seed{row['seed']}.png"
         draw_pairs(true_pixels(truth), recovered_pixels(truth, found), path)
         drawn.append(path)
@@ -52,7 +67,8 @@ def draw_runs(result: PartResults, name: str, folder: Path) -> list[Path]:
 def picture_sentence(result: PartResults, row: Mapping[str, Any]) -> str:
     flipped = wrong_signs(result, row)
     return (
-        f"{result.part.title}, {attack_name(row)}: rho {shown(float(row['error']))}, "
+        f"{result.part.title}, {attack_name(row)}: rho {shown(float(row['error']))} "
+        f"({shown(float(row[RELEASED]))} in the released metric), "
         f"{round(float(row['recovered_fraction']) * int(row['n']))} of {row['n']} within 0.1 sqrt(d), "
         f"{flipped} with the wrong sign, {row['samples_found']} candidates, {row['outcome']}{_floor(row)}"
     )
@@ -64,13 +80,37 @@ def _floor(row: Mapping[str, Any]) -> str:
     return f", floor of the loss {shown(floor)}" if floor > EXACT else ""
 
 
+def signs_sentence(result: PartResults) -> str:
+    """Negatives among the candidates that stand for a sample, over all seeds, with an interval for their share."""
+    negative = sum(wrong_signs(result, row) for row in result.rows)
+    close = sum(close_rows(result, row) for row in result.rows)
+    converged = sum(float(row["loss"]) <= CONVERGED for row in result.rows)
+    text = (
+        f"{result.part.title}, {attack_name(result.rows[0])}, {len(result.rows)} seeds, {converged} to a loss of "
+        f"{CONVERGED:g}: {negative} negatives among {close} candidates within 0.1 sqrt(d)"
+    )
+    if not close:
+        return text
+    interval = binomtest(negative, close).proportion_ci(0.95)
+    return f"{text} ({100 * interval.low:.2g} to {100 * interval.high:.2g} % at 95 %)"
+
+
+def close_rows(result: PartResults, row: Mapping[str, Any]) -> int:
+    """How many candidates stand for a sample, whatever their sign."""
+    return int((_matched(result, row).distance < RECOVERED_DISTANCE).sum())
+
+
 def wrong_signs(result: PartResults, row: Mapping[str, Any]) -> int:
     """How many candidates that stand for a sample (within 0.1 sqrt(d), norms aside) are its negative."""
+    matching = _matched(result, row)
+    return int(((matching.sign < 0) & (matching.distance < RECOVERED_DISTANCE)).sum())
+
+
+def _matched(result: PartResults, row: Mapping[str, Any]) -> Matching:
     run = result.folder(row)
     samples, found = run.truth().inputs, run.reconstruction()
     norm = math.sqrt(samples.shape[1])
-    matching = match(to_norm(samples, norm), to_norm(found.candidates.to(samples.dtype), norm), sign_free=True)
-    return int(((matching.sign < 0) & (matching.distance < RECOVERED_DISTANCE)).sum())
+    return match(to_norm(samples, norm), to_norm(found.candidates.to(samples.dtype), norm), sign_free=True)
 
 
 def true_pixels(truth: Truth) -> Float[Tensor, "n c h w"]:

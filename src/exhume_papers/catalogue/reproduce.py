@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exhume.experiments.run import RunFolder
 from exhume.files import SCHEMA, write_json, write_text
 from exhume.version import VERSION
-from exhume_papers.catalogue.figure import Figure, Part, PartResults, Scale
+from exhume_papers.catalogue.figure import RELEASED, Figure, Part, PartResults, Scale
+from exhume_papers.studies.released_metric import released_error
 from exhume_papers.sweeps.engines import Engine
 from exhume_papers.sweeps.plan import SweepPlan, plan_of
 from exhume_papers.sweeps.results import COSTS, as_csv, columns, rows
@@ -83,12 +85,12 @@ def write_figure(planned: PlannedFigure, scale: Scale, out: Path, command: str) 
     """Draws what there is of a figure and writes numbers.csv and figure.json. Returns the latter."""
     sweep = SweepFolder(out / SWEEP)
     ended = {run.key: end for run in planned.plan.runs if (end := sweep.ended(run)) is not None}
-    lines = rows(planned.plan, ended)
+    lines = _with_released(rows(planned.plan, ended), sweep.root / "runs")
     folder = out / planned.figure.name
     results = [_results(part, plan, ended, sweep) for part, plan in planned.parts]
     done = [result for result in results if result.rows]
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "numbers.csv", as_csv(columns(planned.plan), lines))
+    write_text(folder / "numbers.csv", as_csv((*columns(planned.plan), RELEASED), lines))
     pictures = planned.figure.draw(done, folder) if done else []
     summary = {
         "schema": SCHEMA,
@@ -114,7 +116,20 @@ def write_figure(planned: PlannedFigure, scale: Scale, out: Path, command: str) 
 
 def _results(part: Part, plan: SweepPlan, ended: Mapping[str, Ended], sweep: SweepFolder) -> PartResults:
     done = {key: end for key, end in ended.items() if end.failure is None}
-    return PartResults(part, rows(plan, done), sweep.root / "runs")
+    return PartResults(part, _with_released(rows(plan, done), sweep.root / "runs"), sweep.root / "runs")
+
+
+def _with_released(lines: Sequence[dict[str, Any]], runs: Path) -> list[dict[str, Any]]:
+    """The lines with the error as the authors' code measures it, from what each run kept."""
+    found = []
+    for line in lines:
+        value = None
+        if line["status"] == "done":
+            run = RunFolder(runs / str(line["run"]))
+            truth, candidates = run.truth().inputs, run.reconstruction().candidates
+            value = released_error(truth, candidates.to(truth.dtype))
+        found.append({**line, RELEASED: value})
+    return found
 
 
 def _wall_seconds(lines: Sequence[Mapping[str, Any]], runs: Path) -> float:

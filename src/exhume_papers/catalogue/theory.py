@@ -1,6 +1,7 @@
 """Small checks of what the paper's theorems rest on: concentration of the features, and spans without duplicates.
 
-No sweeps: each check is some linear algebra or a little optimisation. All numbers follow from the seeds 0, 1, 2, ...
+No sweeps: each check is some linear algebra or a little optimisation. All numbers follow from the seeds 0, 1, 2, ...,
+and the activation meets the paper's Assumption 2 (`assumed_activation.py`).
 """
 
 import math
@@ -15,11 +16,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import seeds
-from exhume.activations import Activation, activation, hermite_coefficients
+from exhume.activations import Activation, hermite_coefficients
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.features.rows import DrawnRows
 from exhume.metrics.matching import to_norm
+from exhume_papers.catalogue.assumed_activation import ASSUMED
 from exhume_papers.catalogue.figure import Scale, shown
 from exhume_papers.figures.law_figures import LawPanel
 
@@ -41,11 +43,11 @@ class Check:
 def smallest_eigenvalue(scale: Scale) -> Check:
     """Eq. 14: λ_min(Φ Φᵀ) grows like p."""
     d, n, trials = {"quick": (20, 10, 2), "here": (100, 100, 5), "paper": (100, 100, 10)}[scale]
-    phi = activation("relu+tanh")
+    phi = ASSUMED
     rows = []
     for factor in (2, 5, 10, 20, 50, 100):
         values = [
-            torch.linalg.eigvalsh(_gram(_features(_samples(n, d, seed), factor * n, seed, phi)))[0].item()
+            torch.linalg.eigvalsh(_gram(_features(samples_on_sphere(n, d, seed), factor * n, seed, phi)))[0].item()
             for seed in range(trials)
         ]
         rows.append({"d": d, "n": n, "p": factor * n, "smallest_eigenvalue": statistics.fmean(values)})
@@ -66,12 +68,12 @@ def uniform_concentration(scale: Scale) -> Check:
         "here": ([(20, 10), (40, 10), (20, 40)], 200, (1, 4, 16, 64)),
         "paper": ([(20, 10), (40, 10), (20, 40), (100, 20)], 400, (1, 4, 16, 64, 256)),
     }[scale]
-    phi = activation("relu+tanh")
+    phi = ASSUMED
     rows = []
     for d, n in sizes:
         for ratio in ratios:
             p = ratio * d * n
-            found = _largest_deviation(_samples(n, d, 0), p, phi, steps)
+            found = _largest_deviation(samples_on_sphere(n, d, 0), p, phi, steps)
             rows.append({"d": d, "n": n, "p": p, "deviation": found, "over_law": found / math.sqrt(d * n / p)})
     series = {
         f"d={d}, n={n}": [(row["p"] / (d * n), row["deviation"]) for row in rows if (row["d"], row["n"]) == (d, n)]
@@ -94,12 +96,14 @@ def no_duplicates(scale: Scale) -> Check:
     of φ(x_2) is compared with what two candidates leave that start around both samples and are free to go anywhere.
     """
     d, trials, steps = {"quick": (8, 2, 150), "here": (30, 5, 400), "paper": (100, 10, 1_000)}[scale]
-    phi = activation("relu+tanh")
+    phi = ASSUMED
     rows = []
     for ratio in (0.25, 1, 4, 16):
         p = max(4, round(ratio * 2 * d))
-        held = [_span_of_two(_samples(2, d, seed), p, seed, phi, steps, DUPLICATE_RADIUS) for seed in range(trials)]
-        free = [_span_of_two(_samples(2, d, seed), p, seed, phi, steps, None) for seed in range(trials)]
+        held = [
+            _span_of_two(samples_on_sphere(2, d, seed), p, seed, phi, steps, DUPLICATE_RADIUS) for seed in range(trials)
+        ]
+        free = [_span_of_two(samples_on_sphere(2, d, seed), p, seed, phi, steps, None) for seed in range(trials)]
         rows.append({"d": d, "p": p, "duplicates": statistics.fmean(held), "free": statistics.fmean(free)})
     points = {
         "two near one sample": [(row["p"] / (2 * d), max(row["duplicates"], 1e-9)) for row in rows],
@@ -124,17 +128,17 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return float(np.polyfit(xs, ys, 1)[0])
 
 
-def _samples(n: int, d: int, seed: int) -> Float[Tensor, "n d"]:
+def samples_on_sphere(n: int, d: int, seed: int) -> Float[Tensor, "n d"]:
     config = DataConfig(name="sphere", samples=n, dim=d, seed=seeds.derive(seed, "data"), dtype="float64")
     return load(config).inputs
 
 
-def _weights(p: int, d: int, seed: int) -> Float[Tensor, "p d"]:
+def weights_of(p: int, d: int, seed: int) -> Float[Tensor, "p d"]:
     return DrawnRows(seeds.derive(seed, "features"), p, d).block(0, p).double()
 
 
 def _features(x: Float[Tensor, "m d"], p: int, seed: int, phi: Activation) -> Float[Tensor, "m p"]:
-    return phi.value(x @ _weights(p, x.shape[1], seed).T)
+    return phi.value(x @ weights_of(p, x.shape[1], seed).T)
 
 
 def _gram(values: Float[Tensor, "m p"]) -> Float[Tensor, "m m"]:
@@ -146,7 +150,7 @@ def _largest_deviation(samples: Float[Tensor, "n d"], p: int, phi: Activation, s
     mu = hermite_coefficients(phi, SERIES_ORDER, normalised=True)
     squares = torch.from_numpy(mu**2)
     squares[1] = 0
-    rows = _weights(p, d, 0)
+    rows = weights_of(p, d, 0)
 
     def nonlinear(x: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:
         z = x @ rows.T
@@ -175,7 +179,7 @@ def _span_of_two(
 ) -> float:
     """The smallest share of ||φ(x_2)||² outside the span of two candidates; within a radius (of √d) of x_1, or free."""
     d = samples.shape[1]
-    rows = _weights(p, d, seed)
+    rows = weights_of(p, d, seed)
     target = phi.value(samples @ rows.T)
     stream = torch.Generator().manual_seed(seed)
     noise = torch.randn(2, d, generator=stream, dtype=samples.dtype)

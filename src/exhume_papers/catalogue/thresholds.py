@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from exhume_papers.catalogue.figure import EXACT, Figure, Part, PartResults, Scale, attack_name, shown
+from exhume_papers.catalogue.figure import EXACT, RELEASED, Figure, Part, PartResults, Scale, attack_name, shown
 from exhume_papers.figures.threshold_figures import NAMES, Curve, ThresholdPanel, draw_thresholds
 from exhume_papers.sweeps.sweep import Sweep
 
@@ -100,13 +100,35 @@ def threshold_sentences(result: PartResults) -> list[str]:
 
 
 def at_thresholds(rows: Rows, quantity: str, against: str = "p") -> str:
-    """The means at the p nearest to n, to dn, and at the largest."""
+    """Means and deviations at the p nearest to n, to dn, and at the largest; of errors, how many are small."""
     n, d = int(rows[0]["n"]), int(rows[0]["d"])
-    means = {p: statistics.fmean(values) for p, values in over_seeds(rows, quantity, against).items()}
-    if not means:
+    found = over_seeds(rows, quantity, against)
+    if not found:
         return "nowhere"
-    wanted = sorted({_nearest(means, n), _nearest(means, d * n), max(means)})
-    return ", ".join(f"{shown(means[p])} at p = {_in_units(p, n, d)}" for p in wanted)
+    wanted = sorted({_nearest(found, n), _nearest(found, d * n), max(found)})
+    released = over_seeds(rows, RELEASED, against) if quantity == "error" else {}
+    return ", ".join(
+        f"{mean_and_deviation(found[p])} at p = {_in_units(p, n, d)}{_success(found[p], released.get(p))}"
+        for p in wanted
+    )
+
+
+def mean_and_deviation(values: Sequence[float]) -> str:
+    """The mean over seeds, and one standard deviation, where there are several.
+
+    >>> mean_and_deviation([1.0, 3.0]), mean_and_deviation([0.5])
+    ('2 ± 1.4', '0.5')
+    """
+    spread = f" ± {shown(statistics.stdev(values))}" if len(values) > 1 else ""
+    return f"{shown(statistics.fmean(values))}{spread}"
+
+
+def _success(errors: Sequence[float], released: Sequence[float] | None) -> str:
+    """How many seeds came out small, and the mean error in the authors' own metric."""
+    if released is None:
+        return ""
+    small = sum(error < RECOVERED_ERROR for error in errors)
+    return f" ({small} of {len(errors)} recovered, {shown(statistics.fmean(released))} in the released metric)"
 
 
 def _about_errors(rows: Rows, against: str) -> str:

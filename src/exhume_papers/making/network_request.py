@@ -125,7 +125,7 @@ class ResNetRequest(SizedRequest):
 
 
 class VisionTransformerRequest(SizedRequest):
-    """Train a Vision Transformer whose head reads all tokens, and write a run folder.
+    """Train a Vision Transformer whose head reads all tokens, or a class token, and write a run folder.
 
     Example: exhume train vit --data cifar10 --side 16 --samples 4 --ratio 4 --until 1e-7 --out runs/d
     """
@@ -136,16 +136,22 @@ class VisionTransformerRequest(SizedRequest):
     patch: Annotated[int, Field(ge=1), Option("Pixels on a side of a patch.")] = 4
     depth: Annotated[int, Field(ge=1), Option("Transformer layers.")] = 2
     heads: Annotated[int, Field(ge=1), Option("Attention heads.")] = 2
+    class_token: Annotated[bool, Option("The head reads a class token, as in ViT-B/16, instead of all tokens.")] = False
 
     def config(self, data: "Dataset") -> "VictimConfig":
         from exhume_papers.victims.network_plans import VisionTransformerConfig, image_side
 
         shared = self.fields_for(data)
-        tokens = max(1, image_side(data, "a Vision Transformer")[1] // self.patch) ** 2
+        tokens = 1 if self.class_token else max(1, image_side(data, "a Vision Transformer")[1] // self.patch) ** 2
         each = shared["outputs"] * tokens
         size = self.sized(self.embedding, data, each, multiple=self.heads)
         return VisionTransformerConfig.parse(
-            **shared, embedding=size, patch=self.patch, depth=self.depth, heads=self.heads
+            **shared,
+            embedding=size,
+            patch=self.patch,
+            depth=self.depth,
+            heads=self.heads,
+            class_token=self.class_token,
         )
 
 

@@ -90,8 +90,16 @@ class VisionTransformer(nn.Module):
 
 
 def blank_vision_transformer(
-    side: int, patch: int, embedding: int, depth: int, heads: int, outputs: int, colours: int, seed: int = 0
+    side: int,
+    patch: int,
+    embedding: int,
+    depth: int,
+    heads: int,
+    outputs: int,
+    colours: int,
+    seed: int = 0,
+    head_on: Literal["tokens", "class"] = "tokens",
 ) -> VisionTransformer:
     """A network whose weights are still to be loaded, or as it starts from a seed."""
     stream = seeds.generator(seed, "network")
-    return VisionTransformer(side, patch, embedding, depth, heads, outputs, stream, colours=colours)
+    return VisionTransformer(side, patch, embedding, depth, heads, outputs, stream, head_on, colours=colours)

@@ -1,21 +1,35 @@
 """How wide a random features model has to be for its weights to determine the data, with all constants: a bound.
 
-*Derived here.* It puts together what such bounds are made of, Hoeffding's inequality and a cover of all candidates; the
+*Derived here.* It puts together what such bounds are made of, a tail inequality and a cover of all candidates; the
 constants are this project's own.
 
 Weights θ_k = Σ_i α_i σ(w_k·x_i) of width m, and candidates (x̂_j, α̂_j), j = 1..n, with the loss
 
-    L_m = (1/m) Σ_k (Σ_i α_i σ(w_k·x_i) − Σ_j α̂_j σ(w_k·x̂_j))²,        L = E[L_m].
+    L_m = (1/m) Σ_k f_k²,      f_k = Σ_i α_i σ(w_k·x_i) − Σ_j α̂_j σ(w_k·x̂_j),      L = E[f²].
 
-Let η be the least L of candidates that are not ε-close to the data. Each term of L_m is at most 4 A² B². For one choice
-of candidates, L_m < L − η / 2 has a probability of at most exp(−m η² / (32 A⁴ B⁴)). Candidates whose x̂ differ by at
-most η / (32 A² B L R) and whose α̂ by η / (32 A B²) have losses that differ by at most η / 4, twice that if they are to
-be chosen among those that are not close, and a ball of dimension r is covered by (1 + 2 / s)^r balls of radius s. Hence
-with probability 1 − δ no candidates with L_m = 0 exist that are not ε-close to the data, if
+The samples do not depend on the rows, but trained coefficients α do. So the bound is uniform over all α that are
+admissible (absolute values that add up to at most A, each at least a), and
 
-    m ≥ (32 A⁴ B⁴ / η²) [ n r log(1 + 64 A² B L R / η) + n log(1 + 64 A² B² / η) + log(1 / δ) ],
+    η = inf { L : α admissible, ‖α̂‖₁ ≤ A, x̂ not ε-close to the data }.
+
+*One choice of (α, α̂, x̂).* 0 ≤ f² ≤ b = 4 A² B², so E[f⁴] ≤ b L, and for terms that are not negative P(L_m ≤ L − t) ≤
+exp(−m t² / (2 E[f⁴])) (Bernstein, one-sided). Where L ≥ 3η/4, L_m ≤ η/4 has t ≥ 2L/3, hence a probability of at most
+exp(−m (2/9) L / b) ≤ exp(−m η / (24 A² B²)).
+
+*All of them.* Moving α and α̂ by at most η / (48 A B²) each (in the sum of absolute values) and x̂ by η / (48 A² B L R)
+changes f by at most η / (16 A B), and f², L_m and L by at most η / 4. A ball of dimension q is covered by (1 + 2 / s)^q
+balls of radius s of its own, in any norm. If L_m = 0 for some x̂ that is not close, then L ≥ η there; at the nearest
+point of the cover, which itself may be anywhere, L ≥ 3η/4 and L_m ≤ η/4. Hence with probability 1 − δ there are no such
+candidates, whatever the coefficients, if
+
+    m ≥ (24 A² B² / η) [ n r log(1 + 96 A² B L R / η) + 2 n log(1 + 96 A² B² / η) + log(1 / δ) ],
 
 with r = d, or the dimension of a subspace that the data are known to lie in.
+
+*When η > 0.* On compact sets η is attained, so it is positive where L = 0 means close. For an activation that is no
+polynomial, features of points that differ (up to sign, where σ is even, odd or linear plus even) are linearly
+independent; so the samples have to be apart, and no coefficient may be 0: without the margin two samples could be
+merged, without a a sample could be left out.
 """
 
 import math
@@ -25,11 +39,13 @@ from exhume.errors import UsageError
 
 ASSUMPTIONS = (
     "the rows w_k are independent, all of one distribution, and known, with ||w_k|| <= R",
-    "the activation is bounded by B on |z| <= R and has slopes of at most L (ReLU: B = R, L = 1)",
-    "samples and candidates have norm 1, and there are as many candidates as samples",
-    "the coefficients of both have absolute values that add up to at most A",
-    "eta is the least infinite-width loss of candidates that are not close to the data; it is 0 for even and odd "
-    "activations unless closeness is up to sign",
+    "the activation is no polynomial, is bounded by B on |z| <= R and has slopes of at most L (ReLU: B = R, L = 1)",
+    "samples and candidates have norm 1, there are as many candidates as samples, and the samples are apart, by a "
+    "margin that eta takes into account, and do not depend on the rows",
+    "the coefficients of both have absolute values that add up to at most A, and those of the samples are bounded "
+    "below; they may depend on the rows, as trained ones do",
+    "eta is the infimum of the infinite-width loss over all such coefficients and all candidates that are not close to "
+    "the data; it is 0 for even and odd activations unless closeness is up to sign",
     "the weights are exact: no noise, no rounding, and features that did not move in training",
     "the attack finds a global minimum; nothing is said about how",
 )
@@ -70,18 +86,18 @@ class WidthBound:
 
     @property
     def cover(self) -> float:
-        """The logarithm of the number of candidates that stand for all of them."""
-        moves = 64 * self.coefficient_sum**2 * self.activation_bound * self.lipschitz * self.row_norm / self.separation
-        return self.samples * (self.dimension * math.log1p(moves) + math.log1p(64 * self._scale / self.separation))
+        """The logarithm of the number of choices of candidates and coefficients that stand for all of them."""
+        moves = 96 * self.coefficient_sum**2 * self.activation_bound * self.lipschitz * self.row_norm / self.separation
+        return self.samples * (self.dimension * math.log1p(moves) + 2 * math.log1p(96 * self._scale / self.separation))
 
     @property
     def width(self) -> int:
         """m: at this width and above, the data are determined with probability 1 − δ.
 
         >>> WidthBound(samples=1, dimension=2, separation=0.3).width
-        6791
+        2087
         """
-        return math.ceil(32 * (self._scale / self.separation) ** 2 * (self.cover - math.log(self.failure_rate)))
+        return math.ceil(24 * self._scale / self.separation * (self.cover - math.log(self.failure_rate)))
 
     def explain(self) -> list[str]:
         return [
@@ -92,20 +108,3 @@ class WidthBound:
             "below it.",
             *(f"It assumes that {assumption}." for assumption in ASSUMPTIONS),
         ]
-
-
-def one_sample_separation(dimension: int, row_norm: float, coefficient: float, closeness: float) -> float:
-    """η for one sample of norm 1, ReLU, and rows that are uniform on the sphere of radius R, up to sign.
-
-    With the kernel K(φ) = (R² / 2πr) (sin φ + (π − φ) cos φ) at the angle φ between sample and candidate, the best
-    coefficient of a candidate leaves α² (K(0) − K(φ)² / K(0)). It grows with φ, so the least is at the angle of two
-    points on the sphere that are `closeness` apart; of the two signs the other one, at π − φ, leaves more.
-
-    >>> round(one_sample_separation(2, 2**0.5, 1.0, 1.0), 3)
-    0.315
-    """
-    if not 0 < closeness <= math.sqrt(2):
-        raise UsageError(f"expected a closeness from 0 to sqrt(2), the chance level, found {closeness}")
-    angle = 2 * math.asin(closeness / 2)
-    alike = (math.sin(angle) + (math.pi - angle) * math.cos(angle)) / math.pi
-    return coefficient**2 * row_norm**2 / (2 * dimension) * (1 - alike**2)

@@ -1,13 +1,11 @@
 """Trials on how wide a model has to be: each makes a victim, attacks it, and hands back numbers."""
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.activations import activation
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.running.loop import run_attack
 from exhume.attacks.single_layer.span import SpanLoss
@@ -18,17 +16,14 @@ from exhume.attacks.subspace.moments import moment_subspace
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
-from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import HeldRows, hold
+from exhume.features.rows import hold
 from exhume.metrics.errors import evaluate
-from exhume.observation import Knowledge, Observation
 from exhume_papers.studies.principal_angles import principal_angles
 from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
 from exhume_papers.victims.recipe import Recipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 SEARCH = SplitNewton()
-ZERO_LOSS = 1e-8  # of float32 weights: a fit that leaves no more is one that explains them
 
 
 @dataclass(frozen=True)
@@ -63,33 +58,6 @@ class WidthTrial:
         few = slice(0, self.samples)
         parts = {name: getattr(more, name)[few] for name in ("inputs", "labels", "class_index")}
         return replace(more, **parts), basis
-
-
-@dataclass(frozen=True)
-class FalsificationTrial:
-    """One sample, ReLU, rows uniform on the sphere of radius √r: the assumptions of the width bound, to the letter."""
-
-    dimension: int
-    width: int
-    seed: int
-
-    def run(self) -> tuple[float, float]:
-        """The distance of the candidate to the sample, up to sign, and its loss on all weights."""
-        stream = torch.Generator().manual_seed(self.seed)
-        rows = torch.randn(self.width, self.dimension, generator=stream, dtype=torch.float64)
-        rows *= math.sqrt(self.dimension) / rows.norm(dim=1, keepdim=True)
-        sample = torch.randn(1, self.dimension, generator=stream, dtype=torch.float64)
-        sample /= sample.norm()
-        # in float64: on a circle, single precision would draw some rows twice
-        features = RidgeFeatures(HeldRows(rows), activation("relu"))
-        weights = features(sample)
-        if not torch.any(weights):  # no row is on the sample's side: any candidate with the coefficient 0 explains them
-            return math.sqrt(2), 0.0
-        observation = Observation(features, weights, Knowledge(1, 1.0))
-        found = run_attack(observation, SEARCH, seed=self.seed, held_out=0.0, dtype=torch.float64).reconstruction
-        candidate = found.candidates[:1].double()
-        distance = min(float((candidate - sample).norm()), float((candidate + sample).norm()))
-        return distance, found.loss
 
 
 @dataclass(frozen=True)

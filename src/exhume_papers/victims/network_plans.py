@@ -76,7 +76,7 @@ class ResNetConfig(NetworkConfig):
 
 
 class VisionTransformerConfig(NetworkConfig):
-    """`patch` pixels a side, and the sizes of the transformer."""
+    """`patch` pixels a side, and the sizes of the transformer. `class_token`: the head reads that alone."""
 
     kind: ClassVar[str] = "vit"
     is_network: ClassVar[bool] = True
@@ -86,6 +86,7 @@ class VisionTransformerConfig(NetworkConfig):
     patch: int = Field(default=4, ge=1)
     depth: int = Field(default=2, ge=1)
     heads: int = Field(default=2, ge=1)
+    class_token: bool = False
 
     @classmethod
     def parse(cls, **fields: object) -> "VisionTransformerConfig":
@@ -93,7 +94,8 @@ class VisionTransformerConfig(NetworkConfig):
 
     def head_weights(self, data: Dataset) -> int:
         side = data.image_shape[1] if data.image_shape else self.patch
-        return self.embedding * (side // self.patch) ** 2 * self.outputs_for(data)
+        tokens = 1 if self.class_token else (side // self.patch) ** 2
+        return self.embedding * tokens * self.outputs_for(data)
 
     def plan(self, data: Dataset) -> NetworkPlan:
         colours, side = image_side(data, "a Vision Transformer")
@@ -106,6 +108,8 @@ class VisionTransformerConfig(NetworkConfig):
             "outputs": self.outputs_for(data),
             "colours": colours,
         }
+        if self.class_token:
+            arguments["head_on"] = "class"
         model = VisionTransformer(**arguments, stream=seeds.generator(self.seed, "network"))
         factory = "exhume_papers.networks.vit:blank_vision_transformer"
         shape = (data.inputs.shape[1],)

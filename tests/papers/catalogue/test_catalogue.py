@@ -77,9 +77,10 @@ def test_a_figure_is_run_drawn_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "fig0" / "fig0.png").stat().st_size > 5_000
     assert len((tmp_path / "fig0" / "numbers.csv").read_text().splitlines()) == 7
     assert [sentence.partition(":")[0] for sentence in summary["measured"]] == ["sphere, published attack"] * 2
-    assert " at p = n, " in summary["measured"][0]
-    assert " at p = dn, " in summary["measured"][0]
-    assert summary["measured"][0].endswith(" at p = 3dn")
+    assert " at p = n (0 of 2 recovered, " in summary["measured"][0]
+    assert " at p = dn (" in summary["measured"][0]
+    assert " at p = 3dn (" in summary["measured"][0]
+    assert summary["measured"][0].endswith(" in the released metric)")
 
 
 def test_what_fills_the_machine_runs_alone_and_a_cluster_has_no_such_bound(tmp_path: Path) -> None:
@@ -114,10 +115,10 @@ def rows(**more: Any) -> list[dict[str, Any]]:
 
 
 def test_values_are_told_where_the_thresholds_are() -> None:
-    assert at_thresholds(rows(), "error") == "0.9 at p = n, 0.5 at p = dn, 0 at p = 10dn"
+    assert at_thresholds(rows(), "error") == "0.9 ± 0.14 at p = n, 0.5 ± 0.14 at p = dn, 0 ± 0 at p = 10dn"
     assert at_thresholds(rows(), "loss") == "nowhere"
     before_pruning = [{**row, "train.params": 2 * int(row["p"])} for row in rows()]
-    assert at_thresholds(before_pruning, "error", "train.params").endswith("0 at p = 20dn")
+    assert at_thresholds(before_pruning, "error", "train.params").endswith("0 ± 0 at p = 20dn")
 
 
 def test_a_panel_has_a_curve_for_each_attack_and_the_training_loss_once() -> None:

@@ -56,7 +56,7 @@ def test_published_variants_of_the_attacks_on_all_layers_can_be_asked_for() -> N
         ("heavy-ball", {"momentum": "much"}, False, "expected --momentum: .* valid number.*, found 'much'"),
         ("heavy-ball", {"strength": "3"}, False, "expected hyperparameters of heavy-ball .step, momentum"),
         ("magic", {}, False, "expected a method out of auto, split-newton, .*, found 'magic'"),
-        ("heavy-ball", {}, True, "expected a method for a network, found heavy-ball"),
+        ("split-newton", {}, True, "expected a method for a network, found split-newton"),
     ],
 )
 def test_what_a_method_does_not_have_is_refused(
