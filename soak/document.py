@@ -34,7 +34,10 @@ def with_figures(text: str, figures: str) -> str:
 
 
 def tables(results: Path) -> str:
-    parts: dict[str, Callable[[Figures], str]] = {"kills": _kills, "faults": _faults, "memory": _memory, "fuzz": _fuzz}
+    parts: dict[str, Callable[[Figures], str]] = {
+        **{"kills": _kills, "faults": _faults, "surroundings": _faults, "web": _faults},
+        **{"memory": _memory, "fuzz": _fuzz},
+    }
     told = {name: _read(results / f"{name}.json") for name in parts}
     lines = [
         "| part | done | broken | seed | day (UTC) | exhume | time |",
@@ -56,6 +59,8 @@ def _overview(name: str, figures: Figures | None) -> str:
     asked = {
         "kills": lambda: f"{figures['kills']} kills, {figures['resumed_runs']} runs resumed",
         "faults": lambda: f"{figures['done']} faults" + f", {figures['skipped']} left out" * bool(figures["skipped"]),
+        "surroundings": lambda: f"{figures['done']} odd surroundings",
+        "web": lambda: f"{figures['requests']} hostile requests, a kill, SIGTERM",
         "memory": lambda: f"{figures['runs']} attacks, {figures['refusals']} budgets too small",
         "fuzz": lambda: f"{figures['inputs']:,} mutated inputs",
     }[name]()

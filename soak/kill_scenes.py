@@ -1,5 +1,6 @@
 """The commands that are killed: what each needs, the folder that it writes, and whom to kill."""
 
+import json
 import os
 import random
 import shutil
@@ -16,6 +17,7 @@ LAUNCH = str(Path(__file__).with_name("kill_launch.py"))
 ALONE = (sys.executable, LAUNCH)
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", LAUNCH)
 PROBLEM = ("--data", "sphere", "--dim", "20", "--samples", "4", "--seed", "1")
+REPLAYED = ("--model", "soak_networks:small", "--samples", "3", "--recipe-file")
 SPEC = """
 seeds = 3
 
@@ -65,7 +67,7 @@ class Scene:
 
 def scenes(store: Path) -> list[Scene]:
     """`store` holds what scenes share: it is made once."""
-    trained, audited = store / "trained", store / "audited"
+    trained, audited, network = store / "trained", store / "audited", store / "network"
 
     def a_copy(folder: Path) -> None:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
@@ -79,6 +81,19 @@ def scenes(store: Path) -> list[Scene]:
     weights = ("audit", audited / "w.safetensors", "--features", audited / "V.safetensors", "--activation", "relu")
     records = ("--truth", audited / "truth.safetensors", "--initial", "zero", "--seed", "1")
     return [
+        # these two go on from their checkpoints, which lie outside of what is compared: times are in them
+        Scene("audit, silent units", 0.1, _nothing, lambda f: _on_a_network(network, f), new_folder=True, out="audit"),
+        Scene(
+            "audit, replay",
+            0.1,
+            _nothing,
+            lambda f: [*_on_a_network(network, f), *REPLAYED, f"{network}/recipe.json"],
+            new_folder=True,
+            out="audit",
+        ),
+        Scene(
+            "scan", 0.1, _nothing, lambda f: ["scan", str(network), "--rows", f"{f}/r.csv", "--sarif", f"{f}/s.sarif"]
+        ),
         Scene("train", 0.2, _nothing, lambda f: ["train", *two_layer, "--out", f"{f}/run"], new_folder=True, out="run"),
         Scene("attack, gradient", 0.15, a_copy, lambda f: ["attack", str(f), *attack]),
         Scene("attack, Newton", 0.15, a_copy, lambda f: ["attack", str(f), *split]),
@@ -116,6 +131,12 @@ def make_store(store: Path) -> None:
     if made.returncode != 0:
         raise RuntimeError(f"expected a victim to attack, found {words.decode(errors='replace')[-500:]}")
     _write_audited(store / "audited")
+    _write_network(store / "network")
+
+
+def _on_a_network(network: Path, folder: Path) -> list[str]:
+    states = [f"{network}/after.safetensors", "--initial", f"{network}/before.safetensors"]
+    return ["audit", *states, "--progress", f"{folder.parent}/progress", "--budget", "10m", "--out", f"{folder}/audit"]
 
 
 def _nothing(folder: Path) -> None:
@@ -135,3 +156,29 @@ def _write_audited(folder: Path) -> None:
     save_file({"head.weight": weights}, folder / "w.safetensors")
     save_file({"V": rows}, folder / "V.safetensors")
     save_file({"inputs": samples}, folder / "truth.safetensors")
+
+
+def _write_network(folder: Path) -> None:
+    """A ReLU network before and after its training, how it was trained, and records packed along by mistake."""
+    import torch
+    from safetensors.torch import save_file
+    from soak_networks import small
+    from torch import nn
+
+    stream = torch.Generator().manual_seed(4)
+    inputs, labels = torch.randn(3, 6, generator=stream), torch.tensor([0, 1, 2])
+    model = small()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=stream) / 6**0.5)
+    folder.mkdir()
+    save_file(model.state_dict(), folder / "before.safetensors")
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(10):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimiser.step()
+    save_file(model.state_dict(), folder / "after.safetensors")
+    recipe = {"optimiser": "sgd", "rate": 0.1, "steps": 10, "labels": labels.tolist()}
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    (folder / "train.csv").write_text("age,city,ill\n31,Ulm,0\n52,Bern,1\n47,Ulm,1\n")

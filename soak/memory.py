@@ -8,6 +8,7 @@ A budget that is too small has to be refused before the attack begins, with one 
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -133,6 +134,9 @@ def everything(place: Path) -> tuple[list[Measured], list[Refusal]]:
         print(f"refused: {refusals[-1].said}", flush=True)
     measured.append(to_its_end(place / "end"))
     print(_line(measured[-1]), flush=True)
+    for recipe in (False, True):
+        measured.append(audited(place / "states", recipe))
+        print(_line(measured[-1]), flush=True)
     refusals.append(refused_network(place / "network"))
     print(f"refused: {refusals[-1].said}", flush=True)
     return measured, refusals
@@ -143,6 +147,39 @@ def to_its_end(run: Path) -> Measured:
     shape = ("--dim", victim.dim, "--samples", victim.samples, "--params", victim.params)
     _exhume("train", "rf", "--data", "sphere", *shape, "--seed", 0, "--out", run)
     return measure(victim, run, ("--method", "split-newton"), "500M")
+
+
+def audited(folder: Path, recipe: bool) -> Measured:
+    """Silent units, or replay, on a ReLU network of 3072-1000-10 that saw 100 records."""
+    if not folder.exists():
+        write_states(folder)
+    states = (folder / "after.safetensors", "--initial", folder / "before.safetensors", "--samples", 100)
+    told = ("--model", "soak_networks:wide", "--recipe-file", folder / "recipe.json") if recipe else ()
+    out = folder / ("replayed" if recipe else "silent")
+    code, peak, said = _exhume("audit", *states, *told, "--memory", "1G", "--budget", "3m", "--out", out, check=False)
+    name = "audit with replay" if recipe else "audit with silent-units"
+    return Measured("3072-1000-10, n = 100", 12, name, True, 1024.0, round(peak / 2**20, 1), code, said)
+
+
+def write_states(folder: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+    from soak_networks import wide
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model, inputs = wide(), torch.randn(100, 3072)
+    labels = torch.arange(100) % 10
+    folder.mkdir()
+    save_file(model.state_dict(), folder / "before.safetensors")
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.02)
+    for _ in range(30):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimiser.step()
+    save_file(model.state_dict(), folder / "after.safetensors")
+    recipe = {"optimiser": "sgd", "rate": 0.02, "steps": 30, "labels": labels.tolist()}
+    (folder / "recipe.json").write_text(json.dumps(recipe))
 
 
 def refused_network(run: Path) -> Refusal:
@@ -173,7 +210,7 @@ def refused(victim: Victim, run: Path, options: Sequence[str]) -> Refusal:
 
 def _exhume(*arguments: object, check: bool = True) -> tuple[int, int, str]:
     """Exit code, peak memory in bytes, and the last line on standard error."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-m", "exhume", *map(str, arguments)]
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words, env=environment)

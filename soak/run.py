@@ -34,6 +34,8 @@ def main() -> int:
         "kills": ["--kills", str(asked.kills), *seed],
         "memory": [],
         "faults": seed,
+        "surroundings": [],
+        "web": seed,
     }
     began = time.monotonic()
     with ThreadPoolExecutor(AT_A_TIME) as pool:

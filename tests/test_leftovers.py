@@ -68,7 +68,7 @@ def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> No
 def test_a_name_that_was_taken_for_a_leftover_before_it_was_locked_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, taken = leftovers._locked, list[Path]()
+    lock, taken = leftovers.locked, list[Path]()
 
     def too_late(file: int) -> bool | None:
         if not taken:
@@ -76,7 +76,7 @@ def test_a_name_that_was_taken_for_a_leftover_before_it_was_locked_is_given_up(
             taken[0].unlink()
         return lock(file)
 
-    monkeypatch.setattr(leftovers, "_locked", too_late)
+    monkeypatch.setattr(leftovers, "locked", too_late)
     claim = Claim.beside(tmp_path / "a", folder=False)
     assert claim.path.exists()
     assert claim.path != taken[0]

@@ -3,6 +3,7 @@
 import ast
 import base64
 import getpass
+import io
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file
 
 from exhume.files import PRIVATE_KINDS, read_tensors
 from exhume.tensor_header import read_header
@@ -61,7 +63,9 @@ rank FOLDER/head.safetensors --candidates FOLDER/embeddings.safetensors --out FO
 runs FOLDER
 compare RUN --attacks heavy-ball --budget 1s
 sweep FOLDER/grid.toml --engine here
-audit RUN/features.safetensors --features FOLDER/V.safetensors --activation relu --budget 1s --out FOLDER/audit
+audit RUN/features.safetensors --features FOLDER/V.safetensors --activation relu --budget 5s --out FOLDER/audit
+scan FOLDER/net --sarif FOLDER/scan.sarif
+audit FOLDER/net/after.safetensors --initial FOLDER/net/before.safetensors --budget 20s NETWORK
 """
 GRID = """seeds = 1
 [[victim]]
@@ -101,6 +105,28 @@ def write_audited(folder: Path) -> None:
     save_file(embeddings, folder / "embeddings.safetensors")
     save_file({"weight": torch.randn(2, 4, generator=stream), "bias": torch.zeros(2)}, folder / "head.safetensors")
     save_file({"weights": (rows @ torch.randn(3, generator=stream)).clamp_min(0)}, folder / "features.safetensors")
+    write_network(folder / "net")
+
+
+def write_network(folder: Path) -> None:
+    """Two states of a ReLU network that was trained on four records of 64 numbers, and these records."""
+    import torch
+    from safetensors.torch import save_file
+    from torch import nn
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(64, 400), nn.ReLU(), nn.Linear(400, 2))
+        inputs, labels = torch.randn(4, 64), torch.tensor([0, 1, 0, 1])
+    folder.mkdir()
+    save_file(model.state_dict(), folder / "before.safetensors")
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimiser.step()
+    save_file(model.state_dict(), folder / "after.safetensors")
+    save_file({"inputs": inputs}, folder.with_name("records.safetensors"))
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +137,7 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     write_audited(folder)
     (folder / "grid.toml").write_text(GRID.replace("PHOTOS", str(photos)))
     lines = FLOW.replace("RUN/features", "FOLDER/features").replace("PHOTOS", f"'{photos}'")
+    lines = lines.replace("NETWORK", "--progress FOLDER/progress --out FOLDER/seen")
     lines = lines.replace("RUN", str(run)).replace("FOLDER", str(folder))
     return {"folder": folder, "run": run, "sockets": sockets_of(lines), "photos": photos}
 
@@ -172,7 +199,9 @@ def texts_of(run: Path) -> dict[str, str]:
 REPORT = {"report.json", "report.html", "summary.json"}
 
 
-@pytest.mark.parametrize(("where", "there"), [("run", REPORT), ("audit", REPORT), ("grid", {"results.csv"})])
+@pytest.mark.parametrize(
+    ("where", "there"), [("run", REPORT), ("audit", REPORT), ("seen", REPORT), ("grid", {"results.csv"})]
+)
 def test_reports_and_summaries_name_neither_paths_of_the_machine_nor_users(
     flow: dict[str, Any], where: str, there: set[str]
 ) -> None:
@@ -182,6 +211,67 @@ def test_reports_and_summaries_name_neither_paths_of_the_machine_nor_users(
     secrets |= {f"/{getpass.getuser()}/"}
     for name, text in texts.items():
         assert [secret for secret in secrets if len(secret) > 2 and secret in text] == [], name
+
+
+def numbers_in(value: Any) -> list[list[float]]:
+    """Every list of numbers, however deep it lies."""
+    if isinstance(value, dict):
+        return [found for item in value.values() for found in numbers_in(item)]
+    if not isinstance(value, list):
+        return []
+    own = [value] if value and all(isinstance(item, int | float) for item in value) else []
+    return own + [found for item in value for found in numbers_in(item)]
+
+
+def test_without_reveal_an_audit_that_recovered_everything_leaves_nothing_sharp(flow: dict[str, Any]) -> None:
+    """Neither in its folder nor in what it says of its progress: no tensors, no row, no picture of more than 6 x 6."""
+    folder = flow["folder"]
+    assert json.loads((folder / "seen" / "summary.json").read_text())["samples_trusted"] == 4, "else it proves nothing"
+    truth = load_file(folder / "records.safetensors")["inputs"]
+    texts = [path for path in (folder / "seen").iterdir() if path.suffix in (".json", ".html")]
+    assert {path.name for path in (folder / "seen").iterdir()} == {path.name for path in texts}
+    for path in (*texts, folder / "progress" / "progress.json", folder / "scan.sarif"):
+        text = path.read_text(encoding="utf-8")
+        for row in truth.tolist():
+            assert not [number for number in row if f"{number:.5f}" in text], path.name
+        if path.suffix == ".json":
+            assert [found for found in numbers_in(json.loads(text)) if len(found) >= 64] == []
+        for carried in re.findall(r"iVBOR[A-Za-z0-9+/=]+", text):
+            with Image.open(io.BytesIO(base64.b64decode(carried))) as picture:
+                assert max(picture.size) <= 6, path.name
+
+
+def test_what_an_audit_goes_on_from_is_for_the_owner_alone(flow: dict[str, Any]) -> None:
+    progress = flow["folder"] / "progress"
+    assert stat.S_IMODE(progress.stat().st_mode) == 0o700
+    kept = list(progress.glob("*.safetensors"))
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in kept)
+
+
+def test_no_repr_shows_a_record() -> None:
+    import torch
+
+    from exhume.attacks.foundation.state import State, Step
+    from exhume.attacks.running.checkpoint import Checkpoint
+    from exhume.auditing.records import Control
+    from exhume.data.dataset import Dataset, Preparation
+    from exhume.data.records import Records
+    from exhume.experiments.truth import Truth
+    from exhume.files import TensorFile
+    from exhume.known import Known
+
+    rows, one = torch.full((2, 3), 0.12345), torch.full((2,), 0.12345)
+    state = State({"rows": rows}, {})
+    none, plain = (
+        torch.zeros(2, dtype=torch.int64),
+        Preparation(torch.zeros(0), torch.ones(0), torch.ones(2), None, "none", "keep"),
+    )
+    shown = [
+        *(state, Step(0, rows, 1.0, state), Checkpoint({}, state, (), {"rows": rows}), TensorFile({"a": rows}, {})),
+        *(Known(rows), Control(rows, one), Records(rows, ("a", "b"))),
+        *(Truth(rows, one, None, none, (), None, plain), Dataset(rows, one, (), none, None, plain, "x")),
+    ]
+    assert [type(thing).__name__ for thing in shown if "0.1234" in repr(thing)] == []
 
 
 def test_the_configuration_alone_says_where_the_data_are(flow: dict[str, Any]) -> None:

@@ -15,7 +15,8 @@ from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Source
 from exhume.attacks.probes.exact_matches import Recovered
 from exhume.attacks.probes.ranking import Probe, Ranking, rank_records
-from exhume.attacks.running.loop import Limits, Progress
+from exhume.attacks.running.budget import Limits
+from exhume.attacks.running.loop import Progress
 from exhume.attacks.running.pooling import run_pool
 from exhume.attacks.running.prepare import prepare, run
 from exhume.errors import UsageError

@@ -8,7 +8,7 @@ import json
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from torch import Tensor, contiguous_format
 
 from exhume.errors import ExhumeError
 from exhume.leftovers import Claim, remove_leftovers
+from exhume.regular_file import regular
 from exhume.strict_json import parse_json
-from exhume.tensor_header import MOST_DIMENSIONS
+from exhume.tensor_header import MOST_DIMENSIONS, read_header
 
 SCHEMA = 1
 _METADATA_KEY = "exhume"
@@ -64,7 +65,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        value = parse_json(path.read_bytes())
+        value = parse_json(regular(path).read_bytes())
     except OSError as problem:
         raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:
@@ -87,7 +88,7 @@ def check_schema(content: Mapping[str, Any], path: Path) -> None:
 class TensorFile:
     """The content of one of exhume's own tensor files."""
 
-    tensors: dict[str, Tensor]
+    tensors: dict[str, Tensor] = field(repr=False)
     meta: dict[str, Any]
 
 
@@ -128,6 +129,7 @@ def read_tensors(path: Path, kind: str) -> TensorFile:
 
     if not path.is_file():
         raise ExhumeError(f"expected the {kind} file {path}, found no such file")
+    read_header(path)  # stricter than the library: keys that come twice, bytes that belong to nothing
     try:
         with safe_open(path, framework="pt") as file:
             header = parse_json((file.metadata() or {}).get(_METADATA_KEY, "null"))
@@ -151,6 +153,7 @@ def read_any_tensors(path: Path, missing: str) -> dict[str, Tensor]:
 
     if not path.is_file():
         raise ExhumeError(missing)
+    read_header(path)
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError) as problem:

@@ -9,7 +9,7 @@ every term of it but that of the missing sample.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -33,8 +33,8 @@ class Known:
     there.
     """
 
-    inputs: Float[Tensor, "j d"]
-    labels: Float[Tensor, " labels"] | None = None
+    inputs: Float[Tensor, "j d"] = field(repr=False)
+    labels: Float[Tensor, " labels"] | None = field(default=None, repr=False)
     loss: KnownLoss | None = None
     penalty: float | None = None
     intercept: bool = False

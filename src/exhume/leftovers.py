@@ -30,7 +30,7 @@ class Claim:
             temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.exhume.tmp")
             temporary.mkdir() if folder else temporary.touch(mode, exist_ok=False)
             lock = os.open(temporary, os.O_RDONLY)
-            if _locked(lock) is not False and _is(temporary, lock):
+            if locked(lock) is not False and _is(temporary, lock):
                 return cls(temporary, lock)
             os.close(lock)  # somebody took it for a leftover before it was locked
 
@@ -52,7 +52,7 @@ def remove_leftovers(folder: Path) -> None:
 def _remove_unless_owned(path: Path) -> None:
     lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        if _locked(lock):
+        if locked(lock):
             _remove(path)
     finally:
         os.close(lock)
@@ -66,7 +66,7 @@ def _remove(path: Path) -> None:
             path.unlink()
 
 
-def _locked(file: int) -> bool | None:
+def locked(file: int) -> bool | None:
     """Whether this process has the lock of an open file now; None where there are no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from exhume.errors import ExhumeError
+from exhume.regular_file import regular
 from exhume.strict_json import parse_json
 
 Optimiser = Literal["sgd", "adam", "adamw"]
@@ -49,7 +50,7 @@ class Recipe(BaseModel):
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a JSON file."""
     try:
-        return Recipe.model_validate(parse_json(path.read_bytes()))
+        return Recipe.model_validate(parse_json(regular(path).read_bytes()))
     except OSError as problem:
         raise ExhumeError(f"expected a recipe in {path}, found: {problem.strerror or problem}") from problem
     except ValidationError as problem:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError
+from exhume.regular_file import regular
 from exhume.strict_json import parse_json
 
 ITEM_BYTES = {
@@ -64,7 +65,7 @@ class Header:
 def read_header(path: Path) -> Header:
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > min(size - 8, LARGEST_HEADER):
                 raise ValueError(f"a header of {length} bytes in a file of {size}")

@@ -14,7 +14,7 @@ from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
 from exhume.files import read_json, write_json
 from exhume.metrics.matching import match
-from exhume.reconstruction import Outcome, save_reconstruction
+from exhume.reconstruction import Outcome
 from exhume.report.content import collect, thin
 
 MakeRun = Callable[..., RunFolder]
@@ -135,7 +135,7 @@ def test_an_attack_that_fitted_the_weights_it_used_has_converged_whatever_unseen
 @pytest.mark.parametrize("outcome", [Outcome.SPURIOUS, Outcome.NOT_CONVERGED])
 def test_an_attack_that_did_not_fit_the_weights_it_used_has_not_converged(make_run: MakeRun, outcome: Outcome) -> None:
     run = make_run(outcome=outcome)
-    save_reconstruction(replace(run.reconstruction(), loss=0.04), run.path / "reconstruction.safetensors")
+    run.save_attack(replace(run.reconstruction(), loss=0.04), run.trace())
     assert collect(run, reveal=False)["attack"]["converged"] is False
 
 

@@ -198,7 +198,7 @@ def test_fifty_large_noisy_images_make_a_page_below_five_megabytes(tmp_path: Pat
     train_run(tmp_path / "run", config, RandomFeaturesConfig(params=8), data)
     run = RunFolder(tmp_path / "run")
     certificate = Certificate(Outcome.RECOVERED, 1e-9, 1, ())
-    found = Reconstruction(data.inputs, torch.ones(50, 1), "heavy-ball", certificate, 0.0, 1, 1.0, 1.0, 1.0, 0)
+    found = Reconstruction(data.inputs, torch.ones(50, 1), "heavy-ball", certificate, 0.0, 999, 1.0, 1.0, 1.0, 0)
     run.save_attack(found, [{"iteration": float(i), "loss": 1.0, "passes": float(i)} for i in range(1000)])
     content = collect(run, reveal=True)
     assert len(content["pictures"]) + content["pictures_left_off"] == 50

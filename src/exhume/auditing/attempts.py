@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.running.budget import LEAST_SECONDS, ready_in_time
 from exhume.attacks.running.loop import Attacked, Progress
 from exhume.attacks.running.prepare import PreparedAttack, prepare, run
 from exhume.attacks.running.settings import AttackSettings
@@ -19,7 +20,6 @@ from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.subject import attempt_line
 from exhume.verdicts import FITTED, SEVERAL
 
-LEAST_SECONDS = 0.05
 OUT_OF_TIME = "the time was used up before it"
 GENEROUS = 1.5
 """How much more than an equal share of the time that is left an attack may take: cheap ones come first."""
@@ -80,7 +80,7 @@ def carry_out(
             continue
         share = min(max(left, LEAST_SECONDS), GENEROUS * left / (len(offers) - index))
         share = share if kept is None else kept.share(index, share)
-        limits = replace(settings.limits, seconds=max(share, LEAST_SECONDS))
+        limits = replace(settings.limits, seconds=max(share, LEAST_SECONDS), since=time.monotonic())
         onlooker = _onlooker(offer, watch, kept, index, len(offers))
         checkpoint = None if kept is None else kept.checkpoint(index)
         attempts.append(_attempt(observation, offer, replace(settings, limits=limits), onlooker, checkpoint))
@@ -193,7 +193,9 @@ def _attempt(
 ) -> Attempt:
     began = time.monotonic()
     try:
-        attacked = run(_prepared(observation, offer, settings), onlooker, checkpoint, SnapshotKeeper())
+        with ready_in_time(settings.limits, "an attack that is ready"):
+            prepared = _prepared(observation, offer, settings)
+        attacked = run(prepared, onlooker, checkpoint, SnapshotKeeper())
     except ExhumeError as problem:  # an attack that cannot run is a line of the report, and no end of the audit
         return Attempt(offer, None, (), time.monotonic() - began, without_folders(str(problem)))
     return Attempt(offer, attacked, attacked.snapshots, time.monotonic() - began)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from exhume.attacks.foundation.planned_attack import PlannedAttack
-from exhume.attacks.running.loop import Limits
+from exhume.attacks.running.budget import LEAST_SECONDS, Limits, ready_in_time
 from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.attempts import (
     OUT_OF_TIME,
@@ -60,6 +60,8 @@ class AuditSettings:
     recipe: tuple[str, ...] = ()
     seed: int = 0
     device: torch.device | str = "cpu"
+    since: float | None = None
+    """The moment of `time.monotonic` from which the time counts; None: when the audit begins."""
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf:
@@ -175,10 +177,12 @@ def run_audit(
     truth, target = question.truth, question.target
     _check_records(question)
     check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
-    spent = 0.0 if progress is None else progress.used
-    deadline = time.monotonic() + settings.seconds - spent
-    plan = make_plan(target, settings.samples, settings.seed)
-    require_room_for_any(target.observation, plan.offers, settings.of_attacks)
+    now = time.monotonic()
+    spent = max(0.0 if progress is None else progress.used, 0.0 if settings.since is None else now - settings.since)
+    deadline = now + settings.seconds - spent
+    with ready_in_time(Limits(max(settings.seconds - spent, LEAST_SECONDS), since=now), "a plan"):
+        plan = make_plan(target, settings.samples, settings.seed)
+        require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = settings.seconds / (2 if settings.what_if else 1)
     kept = None if progress is None else progress.of("as published", target.observation)
     attempts = _attacked(target.observation, plan.offers, share - spent, settings, watch, kept)
@@ -299,8 +303,10 @@ def _what_if(
     cost = cost_of(published(target), target, truth, control)
     lines = [_line("as published", subject, evidence, "") | cost_line(cost)]
     for index, name in enumerate(settings.what_if):
-        left = max(deadline - time.monotonic(), 1.0) / (len(settings.what_if) - index)
+        left = (deadline - time.monotonic()) / (len(settings.what_if) - index)
         try:
+            if left < LEAST_SECONDS:
+                raise ExhumeError(OUT_OF_TIME)
             defended = defend(name, target, truth, settings.seed)
             again = _same_attacks(defended.target, offer)
             kept = None if progress is None else progress.of(name, defended.observation)

@@ -6,7 +6,7 @@ Control records go through the preparation of the training records.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +50,8 @@ TABLE = TableOptions()
 class Control:
     """Rows that were not trained on, and their labels where they have any."""
 
-    inputs: Float[Tensor, "c d"]
-    labels: Float[Tensor, " c"] | None = None
+    inputs: Float[Tensor, "c d"] = field(repr=False)
+    labels: Float[Tensor, " c"] | None = field(default=None, repr=False)
 
     def first(self, count: int) -> "Control":
         """As many as there are training records, so that counts can be compared: m candidates meet at most m rows."""

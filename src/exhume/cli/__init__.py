@@ -3,14 +3,22 @@ that `exhume gauge` and every `--help` answer at once."""
 
 import signal
 import sys
+import time
 
 
 def main() -> None:
-    """The command line as a process of its own: Ctrl-C is one line, from the first import to the last breath."""
+    """The command line as a process of its own: Ctrl-C is one line, from the first import to the last breath.
+
+    A request to end (SIGTERM, or SIGHUP of a terminal that is closed) is a Ctrl-C: what was found is kept.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # otherwise somebody has said what is to come of it: nohup
+            signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        began = time.monotonic()
         from exhume.cli.app import main as run
 
-        run()
+        run(began)
     except KeyboardInterrupt:  # while importing, or pressed again while the first one was being told
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("exhume: interrupted", file=sys.stderr)

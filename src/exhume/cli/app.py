@@ -1,12 +1,15 @@
 """The `exhume` command: its sub-commands, and what happens when something goes wrong."""
 
+import io
 import os
 import sys
+import time
 from typing import Annotated, Any
 
 import typer
 
 from exhume.cli import attack, audit, evaluate, gauge, rank, report, scan, serve
+from exhume.cli.beginning import begin
 from exhume.cli.further import Commands
 from exhume.cli.output import complain
 from exhume.errors import ExhumeError
@@ -53,10 +56,17 @@ def options(
     pass
 
 
-def main() -> None:
-    """Runs the command line and turns every failure into one line and an exit code: 1 could not, 2 wrong usage."""
+def main(began: float | None = None) -> None:
+    """Runs the command line and turns every failure into one line and an exit code: 1 could not, 2 wrong usage.
+
+    `began`: the moment at which the command was given; None: now.
+    """
+    begin(time.monotonic() if began is None else began)
     # threads that wait without spinning: on a busy machine spinning costs several times the work itself
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):  # a terminal of another alphabet gets escapes, not a fault
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] or ["--help"]
     debug = "--debug" in arguments or os.environ.get("EXHUME_DEBUG") == "1"
     # --debug is welcome anywhere on the line, not only before the command

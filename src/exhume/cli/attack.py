@@ -1,9 +1,11 @@
 """`exhume attack`: recover the training data from a run's observation, and from nothing else."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from exhume.cli.beginning import command_began
 from exhume.cli.output import attack_bar, print_json, say
 from exhume.requests.attack import AttackCommand
 
@@ -18,18 +20,21 @@ def attack(request: AttackCommand, json: bool) -> None:
 
     Several processes share the rows of V: torchrun --nproc-per-node 2 -m exhume attack runs/a
     """
+    from exhume.attacks.running.budget import Limits, ready_in_time
     from exhume.cli.ranks import started_ranks
     from exhume.experiments.attack_request import AttackRequest
     from exhume.experiments.attacking import attack_run
     from exhume.experiments.run import RunFolder
 
+    limits = Limits(math.inf if request.budget is None else request.budget, since=command_began())
     with started_ranks() as ranks:
-        folder = RunFolder.existing(request.run)
-        observation = folder.observation(request.model)
-        if ranks.first and observation.features.note:
-            say(observation.features.note, json)
-        asked = AttackRequest.from_config(request.options())
-        prepared = asked.prepare(folder, observation, request.seed, ranks)
+        with ready_in_time(limits, "an attack that is ready"):
+            folder = RunFolder.existing(request.run)
+            observation = folder.observation(request.model)
+            if ranks.first and observation.features.note:
+                say(observation.features.note, json)
+            asked = AttackRequest.from_config(request.options())
+            prepared = asked.prepare(folder, observation, request.seed, ranks, limits.since)
         with attack_bar(prepared.method.iterations, shown=ranks.first and request.pool == 1) as show:
             attacked = attack_run(folder, prepared, show, lambda line: say(line, as_json=True))
     if ranks.first:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from exhume.cli.beginning import command_began
 from exhume.cli.output import attack_bar, print_json, say
 from exhume.requests.audit import AuditRequest
 
@@ -21,6 +22,7 @@ def audit(request: AuditRequest, json: bool) -> None:
 
     Example: exhume audit head.safetensors --features V.safetensors --activation relu --samples 20 --out audit
     """
+    from exhume.attacks.running.budget import Limits, ready_in_time
     from exhume.auditing.audit import AuditSettings, run_audit
     from exhume.auditing.from_files import read_question, write_audit
     from exhume.auditing.progress_folder import ProgressFolder
@@ -39,8 +41,12 @@ def audit(request: AuditRequest, json: bool) -> None:
         what_if=parse_names(request.what_if) or (),
         recipe=parse_names(request.recipe) or (),
         seed=request.seed,
+        since=command_began(),
     )
-    with _seed_bar(request.initial_seed_search) as tried:
+    with (
+        ready_in_time(Limits(request.budget, since=settings.since), "a model that is read"),
+        _seed_bar(request.initial_seed_search) as tried,
+    ):
         question = read_question(request, tried)
     seen = question.target.observation
     n = request.samples if question.truth is None else len(question.truth.inputs)

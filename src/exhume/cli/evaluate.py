@@ -23,9 +23,10 @@ def evaluate(request: EvaluateRequest, json: bool) -> None:
         raise ExhumeError(
             f"expected truth.safetensors in {request.run}, found none; only victims made by exhume carry it"
         )
-    scores = score_run(folder, factory=request.model)
+    with folder.alone("this evaluation"):
+        scores = score_run(folder, factory=request.model)
+        summary = folder.update_summary(scores.summary())
     tell_scores(scores, json)
-    summary = folder.update_summary(scores.summary())
     if summary.get("floor"):
         say(
             f"floor: the true data leave {summary['floor']:.1e} of the weights unexplained, the candidates "

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from exhume.cli.output import print_json, say
+from exhume.regular_file import regular
 from exhume.requests.request import Option, Request
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _header(weights: Path) -> "Header | None":
     from exhume.tensor_header import read_header
 
     try:
-        with weights.open("rb") as file:
+        with regular(weights).open("rb") as file:
             archive = file.read(2) == b"PK"
     except OSError:
         archive = False  # read_header says what is wrong

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,12 +20,26 @@ def complain(message: str, debug: bool = False) -> None:
     """One line on standard error; the traceback before it only where it was asked for."""
     if debug:
         traceback.print_exc()
-    print("exhume: " + " ".join(message.split()), file=sys.stderr)
+    print("exhume: " + printable(" ".join(message.split())), file=sys.stderr)
 
 
 def say(message: str, as_json: bool = False) -> None:
     """A line for people: on standard output, or on standard error where standard output is for JSON."""
-    print(message, file=sys.stderr if as_json else sys.stdout, flush=True)
+    print(printable(message), file=sys.stderr if as_json else sys.stdout, flush=True)
+
+
+def printable(text: str) -> str:
+    """What a terminal would obey, or turn round, as an escape: names come from files, and files from anywhere.
+
+    >>> print(printable("run " + chr(27) + "[31m of " + chr(0x202e) + "Grüße"))
+    run \\x1b[31m of \\u202eGrüße
+    """
+    return "".join(
+        character
+        if character.isprintable() or character == "\n" or category(character) == "Zs"
+        else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def print_json(values: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from exhume.cli.output import print_json, say
+from exhume.cli.output import print_json, printable, say
 from exhume.requests.scan import ScanRequest
 
 if TYPE_CHECKING:
@@ -46,23 +46,29 @@ def _tell(done: "Scan", json: bool) -> None:
     import sys
 
     from rich.console import Console
-    from rich.markup import escape
 
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     colours = {"records": "bold red", "values": "bold yellow", "lead": "bold cyan"}
-    console.print(f"[bold]{escape(done.sentence)}[/bold]")
+    console.print(f"[bold]{_text(done.sentence)}[/bold]")
     for finding in done.findings[:MOST_SHOWN]:
         colour = colours[finding.holds.value]
         console.print(
-            f"\n[{colour}]{finding.holds.value}[/{colour}] ({finding.certainty.value}) {escape(finding.what)}\n"
-            f"  where       {escape(finding.where)}\n"
-            f"  gives away  {escape(finding.gives_away)}\n"
-            f"  remedy      {escape(finding.remedy)}\n"
-            f"  attack      {escape(finding.attack)}"
+            f"\n[{colour}]{finding.holds.value}[/{colour}] ({finding.certainty.value}) {_text(finding.what)}\n"
+            f"  where       {_text(finding.where)}\n"
+            f"  gives away  {_text(finding.gives_away)}\n"
+            f"  remedy      {_text(finding.remedy)}\n"
+            f"  attack      {_text(finding.attack)}"
         )
     if len(done.findings) > MOST_SHOWN:
         console.print(f"\nand {len(done.findings) - MOST_SHOWN:,} more (--json lists all)")
     for item in done.unread[:MOST_SHOWN]:
-        console.print(f"\n[bold]not read[/bold] {escape(item.name)}: {escape(item.reason)}")
+        console.print(f"\n[bold]not read[/bold] {_text(item.name)}: {_text(item.reason)}")
     if len(done.unread) > MOST_SHOWN:
         console.print(f"\nand {len(done.unread) - MOST_SHOWN:,} more that could not be read (--json lists all)")
+
+
+def _text(words: str) -> str:
+    """Words out of files: neither markup nor anything that a terminal obeys."""
+    from rich.markup import escape
+
+    return escape(printable(words))

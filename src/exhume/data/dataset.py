@@ -1,7 +1,7 @@
 """What a victim is trained on, and how pixels became rows (enough to go back)."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -62,7 +62,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Prepared:
-    rows: Float[Tensor, "n d"]
+    rows: Float[Tensor, "n d"] = field(repr=False)
     preparation: Preparation
 
 
@@ -74,8 +74,8 @@ class Dataset:
     sign) rule for the sphere, and −1, +1, −1, ... where a class says nothing (none, or one alone).
     """
 
-    inputs: Float[Tensor, "n d"]
-    labels: Float[Tensor, " n"]
+    inputs: Float[Tensor, "n d"] = field(repr=False)
+    labels: Float[Tensor, " n"] = field(repr=False)
     class_names: tuple[str, ...]
     class_index: Int[Tensor, " n"]
     image_shape: tuple[int, int, int] | None

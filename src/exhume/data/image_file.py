@@ -10,6 +10,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from exhume.errors import ExhumeError
+from exhume.regular_file import regular
 
 EIGHT_BIT_GRAY = ("1", "L", "LA")
 MOST_PIXELS = 50_000_000
@@ -25,7 +26,7 @@ def read_image(path: Path, formats: tuple[str, ...] | None = None) -> Float[Tens
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd tags of an image that can be read: many cameras write some
-            with Image.open(path, formats=formats) as opened:
+            with Image.open(regular(path), formats=formats) as opened:
                 if opened.width * opened.height > MOST_PIXELS:
                     raise ValueError(f"{opened.width} x {opened.height} pixels, more than {MOST_PIXELS:,}")
                 image = ImageOps.exif_transpose(opened)

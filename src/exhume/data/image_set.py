@@ -1,7 +1,7 @@
 """Images as a loader hands them over, and the rows that are made of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ from exhume.data.dataset import DTYPES, Dataset, downsample, prepare
 class ImageSet:
     """Pixels in [0, 1] in double precision, classes one after the other; class_index is −1 without classes."""
 
-    pixels: Float[Tensor, "n c h w"]
+    pixels: Float[Tensor, "n c h w"] = field(repr=False)
     class_names: tuple[str, ...]
     class_index: Int[Tensor, " n"]
 

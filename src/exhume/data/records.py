@@ -5,7 +5,7 @@ brought to norm √d. Rows of a file are taken as they are.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -26,7 +26,7 @@ MEMBER_NAME = "member"
 class Records:
     """`rows` as inputs or embeddings; `names` to tell them by; `members` where the file says which were trained on."""
 
-    rows: Float[Tensor, "m columns"]
+    rows: Float[Tensor, "m columns"] = field(repr=False)
     names: tuple[str, ...]
     members: Bool[Tensor, " m"] | None = None
 

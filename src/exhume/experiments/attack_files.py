@@ -6,6 +6,7 @@ from pathlib import Path
 from exhume.attacks.prior.spectrum import Spectrum, load_spectrum
 from exhume.data.public_images import load_public_rows, public_images
 from exhume.errors import UsageError
+from exhume.regular_file import regular
 
 DIGEST_BYTES = 8
 
@@ -14,7 +15,7 @@ def content_digest(path: Path) -> str:
     """Of a file, or of the images in a folder that a spectrum would be measured on."""
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for file in public_images(path) if path.is_dir() else [path]:
-        content = file.read_bytes()
+        content = regular(file).read_bytes()
         digest.update(f"{len(content)} ".encode())
         digest.update(content)
     return digest.hexdigest()

@@ -12,9 +12,9 @@ from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline, Source
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.registry import AUTO, known_methods, methods_called
+from exhume.attacks.running.budget import Limits
 from exhume.attacks.running.choice import choose
 from exhume.attacks.running.joining import own_device
-from exhume.attacks.running.loop import Limits
 from exhume.attacks.running.prepare import PreparedAttack, prepare
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.subspace.file import read_subspace
@@ -73,9 +73,17 @@ class AttackRequest(AttackOptions):
         given = {name: getattr(self, name, None) for name in names & type(self).model_fields.keys()}
         return {name: value for name, value in given.items() if value is not None and value is not False}
 
-    def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
-        """The attack on the observation of a run, with what its files tell."""
+    def prepare(
+        self,
+        folder: RunFolder,
+        observation: Observation,
+        seed: int,
+        ranks: Ranks = ALONE,
+        since: float | None = None,
+    ) -> PreparedAttack:
+        """The attack on the observation of a run, with what its files tell. Its time counts from the moment `since`."""
         settings = self.settings(seed, ranks, observation.image_shape)
+        settings = replace(settings, limits=replace(settings.limits, since=since))
         if settings.subspace == "given":
             observation = replace(observation, subspace=read_subspace(Path(str(self.subspace)), observation.d))
         if self._takes_known:

@@ -31,16 +31,22 @@ def attack_run(
     say: Callable[[str], None] = lambda line: None,
 ) -> AttackedRun:
     """`watch` sees each iteration of a single attack, `say` is told a line for each attack of a pool."""
+    if not prepared.settings.ranks.first:
+        return AttackedRun({}, run(prepared, None, folder.checkpoint, SnapshotKeeper()).interrupted)
+    with folder.alone("this attack"):
+        return _attack(folder, prepared, watch, say)
+
+
+def _attack(
+    folder: RunFolder, prepared: PreparedAttack, watch: Watch | None, say: Callable[[str], None]
+) -> AttackedRun:
     start = None if prepared.start is None else prepared.start.describe()
     if prepared.settings.pool > 1:
         pooled = run_pool(prepared, say)
         (folder.path / SNAPSHOTS_FILE).unlink(missing_ok=True)  # those of an earlier attack: a pool has no one way
         summary = folder.save_attack(_kept(pooled, prepared), [])
         return AttackedRun(summary, pooled.interrupted, start, continues=False)
-    first = prepared.settings.ranks.first
-    attacked = run(prepared, watch if first else None, folder.checkpoint, SnapshotKeeper())
-    if not first:
-        return AttackedRun({}, attacked.interrupted)
+    attacked = run(prepared, watch, folder.checkpoint, SnapshotKeeper())
     found = _kept(attacked, prepared)
     save_snapshots(attacked.snapshots, folder.path / SNAPSHOTS_FILE)
     summary = folder.save_attack(found, attacked.trace)

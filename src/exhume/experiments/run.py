@@ -12,7 +12,9 @@ A new folder is made under a temporary name and renamed, so that it is whole or 
 
 import csv
 import io
+import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,10 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.documents import read_config, read_summary
 from exhume.experiments.truth import Truth, load_truth
 from exhume.files import SCHEMA, write_json, write_text
+from exhume.folder_lock import alone_in
 from exhume.observation import Observation, load_observation
 from exhume.reconstruction import Reconstruction, load_reconstruction, save_reconstruction
+from exhume.regular_file import regular
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,10 @@ class RunFolder:
         if not (path / "observation.safetensors").is_file():
             raise ExhumeError(f"expected observation.safetensors in {path}, found none; is this a run folder?")
         return cls(path)
+
+    def alone(self, work: str) -> AbstractContextManager[None]:
+        """Whoever writes into the folder does so alone; `work` says what."""
+        return alone_in(self.path, work)
 
     @property
     def checkpoint(self) -> Path:
@@ -83,14 +91,26 @@ class RunFolder:
         write_text(self.path / "trace.csv", _as_csv(trace))
         return self.update_summary(found.summary(), drop=EVALUATION_KEYS)
 
+    def check_one_attack(self, found: Reconstruction) -> None:
+        """Refuses files of several attacks, such as a kill between two of them leaves, or two attacks at once."""
+        told, summary, trace = found.summary(), self.summary(), self.trace()
+        other = [key for key in ONE_ATTACK if key in summary and summary[key] != told[key]]
+        if trace and trace[-1].get("iteration") != found.iterations:
+            other.append("trace.csv")
+        if other:
+            raise ExhumeError(
+                f"expected the files of one attack in {self.path}, found others beside reconstruction.safetensors "
+                f"({other[0]}); run 'exhume attack {self.path}' again"
+            )
+
     def trace(self) -> list[dict[str, float]]:
         path = self.path / "trace.csv"
         if not path.exists():
             return []
         try:
-            with path.open(encoding="utf-8", newline="") as file:
+            with regular(path).open(encoding="utf-8", newline="") as file:
                 return [
-                    {name: float(value) for name, value in line.items() if value not in ("", None)}
+                    {name: _finite(value) for name, value in line.items() if value not in ("", None)}
                     for line in csv.DictReader(file)
                 ]
         except (ValueError, TypeError, csv.Error) as problem:
@@ -113,6 +133,10 @@ EVALUATION_KEYS = (
 )
 
 
+ONE_ATTACK = ("method", "seed", "iterations", "loss", "samples_found")
+"""What summary.json and reconstruction.safetensors of one attack agree on, in every version."""
+
+
 def check_new(out: Path) -> None:
     if out.exists():
         if (out / "observation.safetensors").exists():  # whole: its training was killed at the very end
@@ -122,6 +146,13 @@ def check_new(out: Path) -> None:
 
 def training_checkpoint(out: Path) -> Path:
     return out.with_name(f".{out.name}.training.safetensors")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]!r}, which is no finite number")
+    return value
 
 
 def _as_csv(trace: list[dict[str, float]]) -> str:

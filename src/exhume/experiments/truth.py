@@ -1,7 +1,7 @@
 """The training data of a run, in a file that no attack opens."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,8 +23,8 @@ class Truth:
     `coefficients` are those of the weights' combination of features, None where they are not known.
     """
 
-    inputs: Float[Tensor, "n d"]
-    labels: Float[Tensor, " n"]
+    inputs: Float[Tensor, "n d"] = field(repr=False)
+    labels: Float[Tensor, " n"] = field(repr=False)
     coefficients: Float[Tensor, " n"] | None
     class_index: Int[Tensor, " n"]
     class_names: tuple[str, ...]

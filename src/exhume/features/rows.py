@@ -14,6 +14,7 @@ of threads or machines.
 import json
 import math
 import struct
+import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -192,6 +193,20 @@ def raw_bytes(values: Tensor) -> bytes:
     # cloned, because one number that was cut out of a matrix keeps its stride; numpy has no bfloat16
     flat = values.cpu().flatten().clone(memory_format=torch.contiguous_format)
     return flat.view(torch.uint8).numpy().tobytes()
+
+
+def row_sums(rows: Rows) -> bytes:
+    """Tells one V from another by all of its numbers: where V is a seed, the seed; otherwise a checksum per block.
+
+    The checksum is CRC-32: it finds a changed matrix, and at six times the speed of a cryptographic one.
+    """
+    if isinstance(rows, DrawnRows):
+        return repr(rows).encode()
+    sums = bytearray()
+    for part in blocks(rows, CHUNK_ROWS * 4):  # the same for V in memory and in a file
+        values = rows.block(part.start, part.stop).cpu().contiguous().flatten()
+        sums += zlib.crc32(values.view(torch.uint8).numpy().data).to_bytes(4, "little")
+    return bytes(sums)
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:

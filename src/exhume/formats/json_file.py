@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError
+from exhume.regular_file import regular
 from exhume.strict_json import parse_json
 
 LARGEST_JSON = 64 * 2**20
@@ -13,7 +14,7 @@ def read_json_value(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise ExhumeError(f"expected at most {LARGEST_JSON:,} bytes of JSON at {path}, found more")
-        return parse_json(path.read_bytes())
+        return parse_json(regular(path).read_bytes())
     except OSError as problem:
         raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:

@@ -12,6 +12,7 @@ from numpy.lib import format as npy_format
 from exhume.errors import ExhumeError
 from exhume.formats.archive import Archive, open_archive
 from exhume.formats.contents import Contents, StoredArray
+from exhume.regular_file import regular
 
 LARGEST_HEADER = 1 << 16
 LARGEST_ENTRY = 2 * 2**30
@@ -20,7 +21,7 @@ LARGEST_ENTRY = 2 * 2**30
 def read_npy(path: Path) -> Contents:
     """Mapped from the file."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             shape, order, dtype = _header(file, path.name, path.stat().st_size)
             start = file.tell()
     except OSError as problem:

@@ -6,6 +6,7 @@ from exhume.errors import ExhumeError
 from exhume.formats.archive import open_archive
 from exhume.formats.contents import Contents
 from exhume.formats.pickles import MOST_BYTES, is_pickle, read_program, refuse_pickle
+from exhume.regular_file import regular
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 _COMPRESSED = (b"\x1f\x8b", b"x\x9c", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18")
@@ -15,7 +16,7 @@ _MODELS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hd
 def kind_of(path: Path) -> str | None:
     """safetensors, shards, torch, keras, h5, onnx, skops, npy, npz or pickle; None for anything else."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             start = file.read(16)
     except OSError as problem:
         raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem

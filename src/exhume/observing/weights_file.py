@@ -20,6 +20,7 @@ from torch import Tensor
 from exhume.errors import ExhumeError
 from exhume.observing.beside import Beside
 from exhume.observing.checkpoint_parts import STATE_KEYS, is_state_dict, parts_beside, tensors_beside, unwrapped
+from exhume.regular_file import regular
 from exhume.tensor_header import read_header
 
 LARGEST_PICKLE = 64 * 2**20
@@ -53,7 +54,7 @@ def read_weights(path: Path) -> WeightsFile:
     """Reads a state dict, or a checkpoint with one; anything that is not one is refused with the way out."""
     try:
         size = path.stat().st_size
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             start = file.read(16)
     except OSError as problem:
         raise ExhumeError(f"expected a readable weights file {path}, found: {problem.strerror}") from problem

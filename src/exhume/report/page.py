@@ -22,6 +22,7 @@ from exhume.report.run_subject import subject_of_run
 from exhume.theory import ZONE_TITLES
 
 MOST_FIGURE_PICTURES = 100
+PAIRS, CANDIDATES = "pairs.png", "candidates.png"
 
 
 def write_report(run: RunFolder, reveal: bool, factory: str | None = None) -> Path:
@@ -30,15 +31,18 @@ def write_report(run: RunFolder, reveal: bool, factory: str | None = None) -> Pa
     Without `reveal` no file that is written here holds a sharp picture, the figures included. `factory` names code of
     the user's own that may run to make the features.
     """
-    subject = subject_of_run(run, reveal=reveal, factory=factory)
-    evidence = gather(subject)
-    content = describe(subject, evidence, reveal)
-    if evidence.pictures is not None:
-        _draw_pictures(run, evidence.pictures, reveal)
-    if subject.trace and subject.found is not None:
-        draw_trace(subject.trace, run.path / "trace.png", subject.found.held_out_loss)
-    write_page(content, run.report)
-    return run.report
+    with run.alone("this report"):
+        subject = subject_of_run(run, reveal=reveal, factory=factory)
+        evidence = gather(subject)
+        content = describe(subject, evidence, reveal)
+        for name in (PAIRS, CANDIDATES):  # of an earlier report, which may have been allowed to be sharp
+            (run.path / name).unlink(missing_ok=True)
+        if evidence.pictures is not None:
+            _draw_pictures(run, evidence.pictures, reveal)
+        if subject.trace and subject.found is not None:
+            draw_trace(subject.trace, run.path / "trace.png", subject.found.held_out_loss)
+        write_page(content, run.report)
+        return run.report
 
 
 def write_page(content: dict[str, Any], page: Path) -> None:
@@ -119,6 +123,6 @@ def _draw_pictures(run: RunFolder, pictures: Pictures, reveal: bool) -> None:
     first = Pictures(pictures.found[:MOST_FIGURE_PICTURES], None if truth is None else truth[:MOST_FIGURE_PICTURES])
     allowed = shown(first, reveal)
     if allowed.truth is None:
-        draw_candidates(allowed.found, run.path / "candidates.png")
+        draw_candidates(allowed.found, run.path / CANDIDATES)
     else:
-        draw_pairs(allowed.truth, allowed.found, run.path / "pairs.png")
+        draw_pairs(allowed.truth, allowed.found, run.path / PAIRS)

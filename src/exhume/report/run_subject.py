@@ -16,6 +16,7 @@ from exhume.requests.command_line import last_part
 def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) -> Subject:
     """Reads what is in the folder. `factory` names code of the user's own that may run to make the features."""
     found, observation, summary = run.reconstruction(), run.observation(factory), run.summary()
+    run.check_one_attack(found)
     config = run.config()
     name = run.path.resolve().name
     finished = (run.path / "reconstruction.safetensors").stat().st_mtime

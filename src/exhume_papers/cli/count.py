@@ -38,7 +38,7 @@ def count(request: CountRequest, json: bool) -> None:
     Example: exhume count runs/a --from 2 --to 30
     """
     from exhume.attacks.heavy_ball import HeavyBall
-    from exhume.attacks.running.loop import Limits
+    from exhume.attacks.running.budget import Limits
     from exhume.errors import UsageError
     from exhume.experiments.run import RunFolder
     from exhume.files import write_text

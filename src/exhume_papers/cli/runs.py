@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from exhume.cli.output import print_json
+from exhume.cli.output import print_json, printable
 from exhume.requests.request import Option, Request
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _table(names: Sequence[str], lines: Sequence[Sequence[Any]]) -> "Table":
     table = Table(box=None, header_style="bold")
     for position, name in enumerate(names):
         numbers = position > 0 and all(isinstance(line[position], int | float | None) for line in lines)
-        table.add_column(name, justify="right" if numbers else "left")
+        table.add_column(printable(name), justify="right" if numbers else "left")
     for line in lines:
         table.add_row(*(_cell(value) for value in line))
     return table
@@ -100,4 +100,4 @@ def _print(table: "Table", json: bool) -> None:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else printable(str(value))

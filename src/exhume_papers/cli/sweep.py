@@ -31,6 +31,10 @@ class SweepRequest(EngineOptions):
 
     spec: Annotated[Path, Option("A TOML file: seeds, [[victim]], [[attack]].", argument=True)]
     out: Annotated[Path | None, Option("The sweep's folder; default: the name of SPEC without .toml.")] = None
+    model: Annotated[
+        tuple[str, ...],
+        Option("Code of your own that SPEC may run, as it names it: package.module:factory; may be repeated."),
+    ] = ()
     threads: Annotated[int | None, Option("Threads of a run; default: the cores divided by workers.")] = None
     check: Annotated[bool, Option("Check every run of the grid and leave.")] = False
 
@@ -49,7 +53,7 @@ def sweep(request: SweepRequest, json: bool) -> None:
     from exhume_papers.sweeps.spec_file import plan_spec
     from exhume_papers.sweeps.sweeping import run_sweep
 
-    grid, plan = plan_spec(request.spec, request.data_dir)
+    grid, plan = plan_spec(request.spec, request.data_dir, request.model)
     folder = request.out if request.out is not None else default_folder(request.spec)
     if request.check:
         say(f"{len(plan.runs)} runs on {len({run.victim.key for run in plan.runs})} victims, all in order", json)

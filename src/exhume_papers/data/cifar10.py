@@ -11,6 +11,7 @@ from exhume.data.dataset import Dataset
 from exhume.data.image_set import ImageSet, as_dataset, index_of_blocks
 from exhume.data.sources import DataSource
 from exhume.errors import ExhumeError, UsageError
+from exhume.regular_file import regular
 from exhume_papers.data.cache import data_dir
 from exhume_papers.data.class_choice import find_classes
 
@@ -56,7 +57,7 @@ def _class_names(folder: Path) -> tuple[str, ...]:
     if not path.exists():
         return STANDARD_NAMES
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = regular(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise ExhumeError(f"expected class names in {path}, found it unreadable: {error.strerror}") from error
     names = tuple(line.strip() for line in lines if line.strip())

@@ -13,6 +13,7 @@ from exhume.data.image_file import as_rgb, read_image
 from exhume.data.image_set import ImageSet, as_dataset, index_of_blocks
 from exhume.data.sources import DataSource
 from exhume.errors import ExhumeError, UsageError
+from exhume.regular_file import regular
 from exhume_papers.data.cache import data_dir
 from exhume_papers.data.class_choice import find_classes
 
@@ -42,7 +43,7 @@ def load_tiny_imagenet(root: Path, classes: Sequence[str], counts: Sequence[int]
 def _class_names(folder: Path) -> tuple[str, ...]:
     path = folder / "wnids.txt"
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split()
+        lines = regular(path).read_text(encoding="utf-8", errors="replace").split()
     except OSError as error:
         raise ExhumeError(f"expected the class list in {path}, found: {error.strerror}; {FETCH}") from error
     if not lines:

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from exhume import seeds
-from exhume.attacks.running.loop import Limits, Progress
+from exhume.attacks.running.budget import Limits
+from exhume.attacks.running.loop import Progress
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
 from exhume.data.config import DataConfig

@@ -21,7 +21,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.heavy_ball import HeavyBall
-from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.running.budget import Limits
+from exhume.attacks.running.loop import run_attack
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.single_layer.pruning import removal_costs

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from exhume.errors import ExhumeError
 from exhume.files import SCHEMA, check_schema, write_text
+from exhume.regular_file import regular
 from exhume.strict_json import parse_json
 
 
@@ -41,7 +42,7 @@ class Trials:
 
     def _text(self) -> str:
         try:
-            return self.path.read_text(encoding="utf-8") if self.path.exists() else ""
+            return regular(self.path).read_text(encoding="utf-8") if self.path.exists() else ""
         except (OSError, UnicodeDecodeError) as problem:
             raise ExhumeError(f"expected a readable text at {self.path}, found: {problem}") from problem
 

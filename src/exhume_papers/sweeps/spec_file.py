@@ -2,10 +2,12 @@
 
 import re
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError, UsageError
+from exhume.regular_file import regular
 from exhume_papers.sweeps.grid import Place, in_python
 from exhume_papers.sweeps.plan import SweepPlan
 from exhume_papers.sweeps.sweep import Sweep
@@ -18,7 +20,7 @@ _KEY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*=")
 def read_spec(path: Path) -> Sweep:
     """The sweep that a file asks for; only its outer form is checked here, see `plan_spec`."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(regular(path).read_text(encoding="utf-8"))
     except OSError as problem:
         raise ExhumeError(f"expected a readable sweep at {path}, found: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, or a number of thousands of digits
@@ -36,10 +38,21 @@ def read_spec(path: Path) -> Sweep:
         raise UsageError(f"{path}: {complaint}") from problem
 
 
-def plan_spec(path: Path, data_dir: str | None = None) -> tuple[Sweep, SweepPlan]:
-    """The sweep of a file and every run of it, all checked."""
-    sweep = read_spec(path)
-    return sweep, sweep.plan(_line_finder(path), data_dir)
+def plan_spec(path: Path, data_dir: str | None = None, code: Collection[str] = ()) -> tuple[Sweep, SweepPlan]:
+    """The sweep of a file and every run of it, all checked. `code`: the factories that the file may name.
+
+    A file must not choose what code runs, so one that names code which nobody allowed is refused before any is loaded.
+    """
+    sweep, place = read_spec(path), _line_finder(path)
+    for entry, victim in enumerate(sweep.victims):
+        kinds = victim.get("kind")
+        for kind in kinds if isinstance(kinds, list) else [kinds]:
+            if isinstance(kind, str) and ":" in kind and kind not in code:
+                raise UsageError(
+                    f"{place('victim', entry, 'kind')}: expected code that you allow, found {kind!r}, which would run; "
+                    f"look at it, then give --model {kind}"
+                )
+    return sweep, sweep.plan(place, data_dir)
 
 
 def _as_list(value: Any, key: str) -> Any:

@@ -9,7 +9,6 @@
 A run's key is a hash of its configuration, so the folder of a sweep that was killed says what is left to do.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -22,6 +21,8 @@ from typing import Any
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.documents import read_config, read_summary
 from exhume.files import SCHEMA, replacing, write_json
+from exhume.folder_lock import alone_in
+from exhume.leftovers import remove_leftovers
 from exhume_papers.sweeps.plan import PlannedRun
 
 FAILED = "failed.json"
@@ -106,28 +107,22 @@ class SweepFolder:
         part.rename(self.run(run.key))
 
     def tidy(self) -> None:
-        """Removes what a killed process left half written. Only for whoever holds the lock."""
-        for place in (".", "victims", "victims/*", "runs", "runs/.*.part"):
-            for left in self.root.glob(f"{place}/.*.tmp"):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        """Removes what a killed process left half written, wherever it is in the sweep."""
+        remove_leftovers(self.root)
+        for place in ("victims", "victims/*", "runs", "runs/.*.part"):
+            for folder in self.root.glob(place):
+                remove_leftovers(folder)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One sweep at a time. The lock goes with the process that holds it, however that ends."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            file = (self.root / ".lock").open("w")
         except OSError as problem:
             raise ExhumeError(
                 f"expected a writable folder at {self.root}, found: {problem.strerror}; choose another --out"
             ) from problem
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(
-                    f"expected {self.root} for this sweep alone, found another sweep at work there; wait for it"
-                ) from None
+        with alone_in(self.root, "this sweep"):
             yield
 
 

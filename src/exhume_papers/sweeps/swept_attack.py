@@ -34,10 +34,17 @@ class SweptAttackRequest(AttackRequest):
             check_missing(self.missing, outline.samples)
         return super().method_for(outline)
 
-    def prepare(self, folder: RunFolder, observation: Observation, seed: int, ranks: Ranks = ALONE) -> PreparedAttack:
+    def prepare(
+        self,
+        folder: RunFolder,
+        observation: Observation,
+        seed: int,
+        ranks: Ranks = ALONE,
+        since: float | None = None,
+    ) -> PreparedAttack:
         if self._knows_others:
             write_known(folder, self.missing)
-        return super().prepare(folder, observation, seed, ranks)
+        return super().prepare(folder, observation, seed, ranks, since)
 
     def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
         """Without the seed, which is told from that of the victim elsewhere."""

@@ -15,6 +15,8 @@ PROGRESS_SECONDS = 0.5
 
 def main(wire: Connection, life: int, threads: int, root: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is at work yet that could be stopped
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the sweep hears them too, and says when to stop
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(life,), daemon=True).start()
     import torch
 

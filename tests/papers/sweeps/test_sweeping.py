@@ -174,7 +174,7 @@ def test_a_victim_that_cannot_be_trained_fails_all_its_runs(
 
 
 def test_two_sweeps_do_not_work_in_one_folder(plan: SweepPlan, tmp_path: Path) -> None:
-    with SweepFolder(tmp_path).locked(), pytest.raises(UsageError, match="found another sweep at work there"):
+    with SweepFolder(tmp_path).locked(), pytest.raises(UsageError, match="found another command at work there"):
         sweep(plan, tmp_path)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 class State:
     """All that a method needs to go on from an iterate: tensors, and plain numbers."""
 
-    tensors: dict[str, Tensor]
+    tensors: dict[str, Tensor] = field(repr=False)
     numbers: dict[str, float]
 
 
@@ -22,7 +22,7 @@ class Step:
     """
 
     iteration: int
-    candidates: Float[Tensor, "m d"]
+    candidates: Float[Tensor, "m d"] = field(repr=False)
     loss: float
     state: State
     notes: dict[str, float] = field(default_factory=dict)

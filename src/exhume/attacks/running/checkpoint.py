@@ -20,7 +20,7 @@ class Checkpoint:
     settings: dict[str, Any]
     state: State
     trace: tuple[dict[str, float], ...]
-    diary: dict[str, Tensor] = field(default_factory=dict)
+    diary: dict[str, Tensor] = field(default_factory=dict, repr=False)
     """What was noted of the way (`snapshots.py`), so that a killed attack loses none of it."""
 
 

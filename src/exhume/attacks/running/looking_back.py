@@ -2,6 +2,7 @@
 
 import torch
 
+from exhume.alarm import OutOfTime, given_up_at
 from exhume.attacks.foundation.judgement import AttackProblem, Case
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.running.failed_solve import unseen_loss
@@ -12,9 +13,16 @@ MOST_UNSEEN = 5e11  # multiplications that the losses along the way may take: se
 
 
 def looked_back(
-    case: Case[AttackProblem], moments: tuple[Moment, ...], device: torch.device, observation: Observation, ranks: Ranks
+    case: Case[AttackProblem],
+    moments: tuple[Moment, ...],
+    device: torch.device,
+    observation: Observation,
+    ranks: Ranks,
+    until: float,
 ) -> tuple[tuple[Snapshot, ...], tuple[tuple[int, float], ...]]:
     """Inputs of moments of the way, and the loss of each on what the case held out, where that costs seconds at most.
+
+    No loss is worked out after the moment `until`.
 
     The attack is over: no step, no choice between results and no verdict depends on it.
     """
@@ -24,6 +32,10 @@ def looked_back(
         places = moment.places.to(device)
         inputs = case.lift(places).to(device="cpu", dtype=torch.float32)
         snapshots.append(Snapshot(moment.iteration, moment.passes, moment.loss, inputs))
-        loss = unseen_loss(case, places, ranks) if cheap else None
+        try:
+            with given_up_at(until):
+                loss = unseen_loss(case, places, ranks) if cheap else None
+        except OutOfTime:
+            loss, cheap = None, False
         along += [] if loss is None else [(moment.iteration, loss)]
     return tuple(snapshots), tuple(along)

@@ -8,45 +8,34 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from exhume.attacks.foundation.certificate import HELD_OUT_FRACTION
-from exhume.attacks.foundation.judgement import AttackProblem, Case, Judgement, Resources
+from exhume.attacks.foundation.judgement import AttackProblem, Case, Resources
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.foundation.ranks import ALONE, Ranks, RanksLost
 from exhume.attacks.foundation.state import Step
 from exhume.attacks.registry import known_methods
+from exhume.attacks.running.budget import Clock, Closing, Limits, ready_in_time
 from exhume.attacks.running.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from exhume.attacks.running.failed_solve import Finished, SolveFailed, finished, judged, sound
+from exhume.attacks.running.closing import closed
+from exhume.attacks.running.failed_solve import SolveFailed, sound
 from exhume.attacks.running.interruption import Interruption
 from exhume.attacks.running.looking_back import looked_back
 from exhume.attacks.running.snapshots import Snapshot, SnapshotKeeper
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
-from exhume.features.rows import raw_bytes
+from exhume.features.rows import raw_bytes, row_sums
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
 
 CHECKPOINT_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What an attack may use. `seconds` is wall time; `memory_bytes` decides whether V is held or streamed."""
-
-    seconds: float = math.inf
-    memory_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.seconds > 0:
-            raise UsageError(f"expected a positive time budget, found {self.seconds} s")
-        if self.memory_bytes is not None and self.memory_bytes <= 0:
-            raise UsageError(f"expected a positive memory budget, found {self.memory_bytes} bytes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +87,12 @@ def run_attack(
     the caller's to remove, once what an attack that was not `stopped` found is safe. Of several `ranks`, all of which
     call this, only the first opens it.
     """
-    limits = limits or Limits()
+    limits = (limits or Limits()).begun
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
     _check_same(settings, ranks)
     timed = math.isfinite(limits.seconds)
     resources = Resources(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks, timed)
-    with solving("what an attack is to solve for"):
+    with ready_in_time(limits, "an attack that is ready"), solving("what an attack is to solve for"):
         _check(observation, method, resources)
         case = method.open_case(observation, seed, held_out, resources)
     problem = case.problem
@@ -112,11 +101,17 @@ def run_attack(
     trace = saver.trace = _trace_until(saved)
     earlier_seconds = trace[-1]["seconds"] if trace else 0.0
     began, over = time.monotonic(), False
+    clock = Clock(limits, ranks, earlier_seconds)
     failure: str | None = None
+
+    def close(step: Step, stopped: bool) -> Closing:
+        outputs, loss = len(observation.weights), trace[-1]["loss"]
+        return closed(case, method, step, failure, stopped, outputs, loss, ranks, clock.last)
+
     with saver.saving_where_ranks_stop():
         with Interruption(termination=ranks.size > 1) as interruption:
             try:
-                for step in sound(method.steps(problem, saved.state if saved else None), ranks):
+                for step in clock.watched(sound(method.steps(problem, saved.state if saved else None), ranks)):
                     seconds = earlier_seconds + time.monotonic() - began
                     if not trace or step.iteration > trace[-1]["iteration"]:
                         trace.append(_trace_line(step, problem.loss.passes, seconds))
@@ -126,20 +121,23 @@ def run_attack(
                         shown = replace(step, candidates=case.lift(step.candidates))
                         watch(Progress(shown, problem.loss.passes, seconds, method.iterations))
                     saver.step = step
-                    over = ranks.any(interruption.asked or seconds >= limits.seconds)
+                    clock.rehearse(partial(close, step, True))
+                    over = ranks.any(interruption.asked or clock.over)
                     saver.save_now_and_then(at_once=over)
                     if over:
                         break
             except SolveFailed as ended:
                 failure = str(ended)
+            if clock.rang:
+                over = True
+                saver.save_now_and_then(at_once=True)
             interrupted = over and ranks.any(interruption.asked)
         assert saver.step is not None, "a method yields at least its start"
-        last = saver.step.candidates
-        end = finished(method, problem, last, ranks) if over else Finished(last, failure)
-        judgement = judged(case, end.candidates, len(observation.weights), trace[-1]["loss"], ranks)
-        found = _reconstruction(case, method, end, judgement, trace[-1], settings, observation)
+        closing = clock.closing(saver.step, partial(close, saver.step, over))
+        found = _reconstruction(case, method, closing, trace[-1], settings, observation)
         moments = ranks.from_first(() if keeper is None else keeper.moments())
-        snapshots, along = looked_back(case, moments, last.device, observation, ranks)
+        device = saver.step.candidates.device
+        snapshots, along = looked_back(case, moments, device, observation, ranks, clock.last)
     memory.release()
     found = replace(found, held_out=case.held_out.with_losses(along))
     return Attacked(found, trace, interrupted, over, snapshots)
@@ -247,7 +245,7 @@ def _fingerprint(observation: Observation) -> str:
     for part in features.telltale(observation.weights):
         digest.update(part)
     if observation.initial_rows is not None:
-        digest.update(raw_bytes(observation.initial_rows.block(0, min(features.p, 64))))
+        digest.update(row_sums(observation.initial_rows))
     for tensor in (observation.subspace, observation.initial_bias, observation.output_bias):
         if tensor is not None:
             digest.update(raw_bytes(tensor))
@@ -274,12 +272,12 @@ def _trace_line(step: Step, passes: float, seconds: float) -> dict[str, float]:
 def _reconstruction(
     case: Case[AttackProblem],
     method: AnyMethod,
-    end: Finished,
-    judgement: Judgement,
+    closing: Closing,
     last: dict[str, float],
     settings: dict[str, Any],
     observation: Observation,
 ) -> Reconstruction:
+    end, judgement = closing.end, closing.judgement
     candidates = case.lift(end.candidates).cpu()
     readings = [layer.reading.picture_shape for layer in observation.layers[:1] if layer.reading is not None]
     fitting = (shape for shape in (observation.image_shape, *readings) if shape is not None)

@@ -14,13 +14,16 @@ CALLED = 0.5  # the confidence from which a candidate is called recovered
 
 
 def run_pool(prepared: PreparedAttack, say: Callable[[str], None] = lambda line: None) -> Attacked:
-    """Attacks from as many seeds as asked for, each within the limits. Ctrl-C ends the pool early.
+    """Attacks from as many seeds as asked for, all of them within the limits. Ctrl-C ends the pool early.
 
     `say` is told a line after each.
     """
     settings, found, interrupted = prepared.settings, [], False
-    for seed in range(settings.seed, settings.seed + settings.pool):
-        attacked = run(replace(prepared, settings=replace(settings, seed=seed)))
+    limits = settings.limits.begun
+    for index in range(settings.pool):
+        seed = settings.seed + index
+        own = replace(settings, seed=seed, limits=limits.share(settings.pool - index))
+        attacked = run(replace(prepared, settings=own))
         last = attacked.reconstruction
         found.append(last)
         say(f"seed {seed}: {last.outcome.value}, loss {last.loss:.1e}, {len(last.candidates)} candidates")

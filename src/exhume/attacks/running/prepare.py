@@ -6,10 +6,12 @@ withhold  the number of samples, unless the method has to be told it
 refuse    a budget of memory that is too small
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from exhume.alarm import OutOfTime, given_up_at
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.running.choice import choose, withhold_count
@@ -20,6 +22,7 @@ from exhume.attacks.running.snapshots import SnapshotKeeper
 from exhume.attacks.running.start import Start, find_start
 from exhume.observation import Observation
 
+PIECES = "the budget ended before what was found could be made into whole inputs"
 Watch = Callable[[Progress], None]
 
 
@@ -53,11 +56,12 @@ def run(
 ) -> Attacked:
     """One attack, from the seed of its settings. `checkpoint` and `keeper` as in `run_attack`."""
     settings = prepared.settings
+    limits = settings.limits.begun
     attacked = run_attack(
         prepared.observation,
         prepared.method,
         seed=settings.seed,
-        limits=settings.limits,
+        limits=limits,
         held_out=settings.held_out,
         dtype=settings.dtype,
         products=settings.products,
@@ -67,7 +71,13 @@ def run(
         keeper=keeper,
         ranks=settings.ranks,
     )
-    found = prepared.method.completed(attacked.reconstruction, prepared.observation)
+    found = attacked.reconstruction
+    try:
+        with given_up_at(limits.last if settings.ranks.size == 1 else math.inf):
+            found = prepared.method.completed(found, prepared.observation)
+    except OutOfTime:
+        failure = "; ".join(filter(None, (found.facts.get("failure"), PIECES)))
+        found = replace(found, facts={**found.facts, "failure": failure})
     shown = attacked.snapshots if found.candidates is attacked.reconstruction.candidates else ()  # pieces of inputs
     if prepared.start is not None:
         found = replace(found, facts={**found.facts, **prepared.start.summary()})

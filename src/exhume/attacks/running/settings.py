@@ -13,7 +13,7 @@ from exhume.attacks.foundation.outline import Source
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.prior.spectrum import Spectrum
 from exhume.attacks.registry import AUTO
-from exhume.attacks.running.loop import Limits
+from exhume.attacks.running.budget import Limits
 from exhume.attacks.running.start import SEEDS
 from exhume.errors import UsageError
 

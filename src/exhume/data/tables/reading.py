@@ -10,6 +10,7 @@ from typing import Any
 from exhume.data.tables.table import MOST_DECIMALS, Cell, Column, Table
 from exhume.errors import ExhumeError
 from exhume.formats.extras import require
+from exhume.regular_file import regular
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 MOST_CELLS = 50_000_000
@@ -37,7 +38,7 @@ def _read_csv(path: Path) -> tuple[list[str], list[list[Any]]]:
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ExhumeError(f"expected at most {LARGEST_FILE:,} bytes of CSV at {path}, found more")
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with regular(path).open(encoding="utf-8-sig", newline="") as file:
             lines = list(_lines(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), path))
     except OSError as problem:
         raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
@@ -66,7 +67,7 @@ def _lines(reader: Any, path: Path) -> Iterator[list[str]]:
 def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
     parquet = require("pyarrow.parquet", "tables", path)
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(regular(path)) as file:
             told = file.metadata
             groups = [told.row_group(at) for at in range(told.num_row_groups)]
             parts = [group.column(at) for group in groups for at in range(group.num_columns)]

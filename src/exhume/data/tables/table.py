@@ -7,7 +7,7 @@ the categories the largest is taken.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
@@ -45,7 +45,7 @@ class Table:
     """Records in the owner's units, one tuple of cells each."""
 
     columns: tuple[Column, ...]
-    cells: tuple[tuple[Cell, ...], ...]
+    cells: tuple[tuple[Cell, ...], ...] = field(repr=False)
 
     @property
     def width(self) -> int:

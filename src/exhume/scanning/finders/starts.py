@@ -7,6 +7,7 @@ from typing import Any
 
 from exhume.errors import ExhumeError
 from exhume.formats.json_file import read_json_value
+from exhume.regular_file import regular
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, ScannedFile
 
@@ -65,7 +66,7 @@ def _beside(file: ScannedFile) -> Iterator[Finding]:
         if file.path.name in ("config.json", "adapter_config.json"):
             yield from _base(file)
         try:
-            text = file.path.read_text(encoding="utf-8", errors="replace")
+            text = regular(file.path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return
         told = dict.fromkeys((name.lower(), int(value)) for name, value in _LINE.findall(text))
