@@ -89,7 +89,7 @@ class Closing:
 
 @dataclass
 class Clock:
-    """`earlier` are seconds of sessions before this one. `rang`: the iterate under way was given up."""
+    """`earlier`: seconds of runs before this one. `rang`: the iterate under way was given up."""
 
     limits: Limits
     ranks: Ranks
@@ -115,7 +115,7 @@ class Clock:
 
     @property
     def last(self) -> float:
-        """When the verdict is given up; a session that goes on after its time still has the grace."""
+        """When the verdict is given up; a run that goes on after its time still has the grace."""
         if self.ranks.size > 1:
             return math.inf
         return max(self._end, self.limits.begun.since or 0.0) + GRACE
