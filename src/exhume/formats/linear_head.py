@@ -108,7 +108,10 @@ def _one_after_another(steps: Sequence[Prepare]) -> Prepare:
 
 def _scaler(step: object, path: Path) -> Prepare:
     name = step.class_name if isinstance(step, StoredObject) else "another step"
-    members = {"StandardScaler": ("mean_", "scale_"), "RobustScaler": ("center_", "scale_")}
+    members = {
+        "StandardScaler": (("mean_", "with_mean"), ("scale_", "with_std")),
+        "RobustScaler": (("center_", "with_centering"), ("scale_", "with_scaling")),
+    }
     if not isinstance(step, StoredObject) or name not in (*members, "MinMaxScaler"):
         raise UsageError(
             f"expected nothing but scalers in front of the model in {path}, found {name}; save the last step alone, and "
@@ -117,13 +120,14 @@ def _scaler(step: object, path: Path) -> Prepare:
     if name == "MinMaxScaler":
         low, factor = (_numbers(step, member, path) for member in ("min_", "scale_"))
         return lambda values: values * factor + low
-    centre, scale = (_numbers(step, member, path, member == "scale_") for member in members[name])
+    centre, scale = (_numbers(step, member, path, used) for member, used in members[name])
     return lambda values: (values - centre) / scale
 
 
-def _numbers(step: StoredObject, member: str, path: Path, divides: bool = False) -> np.ndarray:
-    """A scaler that leaves something as it is has None for it."""
-    found = step.members.get(member)
+def _numbers(step: StoredObject, member: str, path: Path, used: str | None = None) -> np.ndarray:
+    """`used` is the setting that says whether the scaler uses these numbers; it may keep them nevertheless."""
+    divides = member == "scale_" and used is not None
+    found = step.members.get(member) if used is None or step.members.get(used) else None
     if found is None:
         return np.asarray(1.0 if member == "scale_" else 0.0)
     if not isinstance(found, StoredArray):

@@ -7,7 +7,8 @@ Two statistics say whether a record was trained on, and each fails where the oth
 - the *fit* of the head to it (`head_fit.py`), which decides everything after interpolation and little before.
 
 Each is brought to units of its own spread among non-members, and the larger one is the score. It is calibrated by
-non-members (`calibration.py`), as a whole: choosing the larger one costs nothing in validity.
+non-members (`calibration.py`), as a whole: choosing the larger one costs nothing in validity. Without non-members the
+part in what holds the head in place counts alone: members in the pool make its spread as large as they stand out.
 
 Where training embeddings themselves were recovered, records that match one exactly come first (`exact_matches.py`).
 """
@@ -165,7 +166,7 @@ def rank_records(
     reference = slice(m, None) if len(others) else slice(0, m)
     evidence = alignment.score if held is None else held.score
     score = in_units_of_chance(evidence, evidence[reference])
-    if fit is not None:
+    if fit is not None and (held is None or len(others)):  # two units, where nobody says what chance is, are none
         score = torch.maximum(score, in_units_of_chance(fit, fit[reference]))
     p = p_values(score[:m], score[m:]) if len(others) else None
     return Ranking(
