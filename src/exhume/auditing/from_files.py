@@ -21,7 +21,8 @@ from exhume.auditing.records import (
     more_of_the_same,
     read_records,
 )
-from exhume.auditing.target import AuditTarget, target_of_rows
+from exhume.auditing.target import AuditTarget, oriented, target_of_rows
+from exhume.auditing.two_versions import OF_NETWORKS, target_of_versions
 from exhume.auditing.without_code import ASSUMED, ReadNetwork, notes_of, read_network, start_of
 from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
@@ -55,6 +56,9 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     network = read_network(request.weights) if request.model is None and request.features is None else None
     file = read_weights(request.weights) if network is None else network.file
     note, known = None, request
+    if request.against is not None and request.features is None:
+        known = request.model_copy(update={"initial": str(request.against)})
+        note = OF_NETWORKS.format(old=request.against.name, new=request.weights.name)
     if request.initial_seed_search is not None:
         tried = request.initial_seed_search
         seed = found_seed(str(request.model), file.tensors, tried, watch)
@@ -248,7 +252,7 @@ def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) 
     initial: Tensor | Literal["zero"] = "zero"
     if request.initial not in (None, "zero"):
         initial = _tensor(read_weights(Path(str(request.initial))), name)
-    return target_of_rows(
+    target = target_of_rows(
         rows,
         file.tensors[name],
         activation=request.activation,
@@ -259,6 +263,17 @@ def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) 
         head_name=name,
         tensors=file.tensors,
     )
+    if request.against is None:
+        return target
+    old = oriented(_tensor(read_weights(request.against), name), rows.p, f"the older {name}")
+    return target_of_versions(target, old, _public(request).inputs)
+
+
+def _public(request: AuditRequest) -> Truth:
+    assert request.public is not None
+    if not is_a_file(request.public):
+        raise UsageError(f"expected --public as a file of rows, found {request.public!r}")
+    return read_records(Path(request.public), None, _table_options(request))
 
 
 def _head_name(file: WeightsFile, head: str | None, p: int) -> str:
