@@ -1,6 +1,7 @@
 """All that an attack returns: candidates, coefficients, an outcome with advice, losses and counts."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -53,12 +54,22 @@ class Certificate:
     `held_out_loss` is ||θ_h − Âᵀ Φ_h(X̂)||² / ||θ_h||² on the held-out rows h: near the training loss for a genuine
     recovery, near 1 for candidates that have nothing to do with the data. None if no rows were held out.
     `confidence` is one number from 0 to 1 for each candidate; from 1/2 on a candidate is called recovered.
+    `doubts`: how many candidates are known but for one thing, by what that is (`DOUBTS`).
     """
 
     outcome: Outcome
     held_out_loss: float | None
     held_out_rows: int
     confidence: tuple[float, ...]
+    doubts: Mapping[str, int] = field(default_factory=dict)
+
+
+DOUBTS = {
+    "sign": "known up to the sign",
+    "parts": "known in parts, but not which parts belong together",
+    "blend": "close to a sample, or the mean of two that are alike",
+}
+"""What may be left open of a candidate that the weights determine otherwise."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

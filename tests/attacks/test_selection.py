@@ -91,7 +91,7 @@ def test_samples_of_equal_coefficients_are_found_though_none_stands_out(seed: in
     found = run_attack(
         Observation(features, weights, Knowledge()),
         SplitNewton(),
-        limits=Limits(seconds=200),
+        limits=Limits(),
         watch=lambda progress: phases.add(progress.step.notes["phase"]),
     ).reconstruction
     assert SELECT in phases

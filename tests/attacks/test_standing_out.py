@@ -71,7 +71,7 @@ def test_trained_features_give_their_samples_and_random_ones_everything_that_is_
     trained: bool, most: int | None
 ) -> None:
     seen = Observation(features(trained), weights(3e-3), Knowledge(None, D**0.5))
-    found = run_attack(seen, SplitNewton(), limits=Limits(seconds=120)).reconstruction
+    found = run_attack(seen, SplitNewton(), limits=Limits()).reconstruction
     if most is None:
         assert len(found.candidates) > N
     else:
@@ -86,6 +86,6 @@ def test_a_weak_sample_is_not_taken_for_drift() -> None:
     assert found is not None
     assert found.upper.tolist() == [True] * N + [False] * 4
     seen = Observation(features(True), theta, Knowledge(None, D**0.5))
-    attacked = run_attack(seen, SplitNewton(), limits=Limits(seconds=120)).reconstruction
+    attacked = run_attack(seen, SplitNewton(), limits=Limits()).reconstruction
     assert len(attacked.candidates) == N
     assert reconstruction_error(on_the_sphere(N, 1), attacked.candidates) < 0.02

@@ -131,3 +131,9 @@ def test_confidence_falls_from_recovered_to_inconclusive() -> None:
     findings = (Findings(Outcome.RECOVERED), Findings(Outcome.PARTIAL), REFUTED, Findings(Outcome.NOT_CONVERGED))
     levels = [_said(found)["confidence"].split()[0].rstrip(":") for found in findings]
     assert levels == ["High", "Medium", "Medium", "Low"]
+
+
+def test_what_is_open_of_a_candidate_that_is_known_otherwise_is_told() -> None:
+    said = _said(Findings(Outcome.PARTIAL), doubts={"sign": 1, "parts": 2})["confidence"]
+    assert "1 candidate is known up to the sign. 2 candidates are known in parts, but not which" in said
+    assert "known" not in _said(Findings(Outcome.PARTIAL))["confidence"]

@@ -128,6 +128,7 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         noun="image" if subject.observation.image_shape is not None else "sample",
         held_out_loss=None if certificate is None else certificate.held_out_loss,
         held_out_rows=0 if certificate is None else certificate.held_out_rows,
+        doubts={} if found is None else found.facts.get("doubts", {}),
         chance=None if found is None else found.facts.get("chance"),
         units=units,
         pictures=int(found.facts.get("pictures") or 0) if found is not None else 0,

@@ -1,8 +1,9 @@
 """The first sentences of a report: what was shown, and how sure that is."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from exhume.reconstruction import Outcome
+from exhume.reconstruction import DOUBTS, Outcome
 from exhume.report.numbers import percent, plain
 from exhume.verdicts import OUTSIDE, Decision, Findings, Ground, Verdict, decide
 
@@ -33,6 +34,8 @@ class VerdictInput:
     """What was held out, in the words of the attack that did it."""
     looked_at: str = ""
     """What the attack learned from it all the same."""
+    doubts: Mapping[str, int] = field(default_factory=dict)
+    """Candidates that are known but for one thing, by what that is."""
     start_known: bool = True
     """Whether the attack was given the weights before training."""
 
@@ -191,8 +194,8 @@ def _confidence(case: VerdictInput, decision: Decision) -> str:
         unseen = _by_units(case)
     elif case.held_out_loss is not None:
         unseen = (
-            f"On {case.held_out_rows:,} {case.held_out} that were not fitted, the candidates miss a share of "
-            f"{plain(case.held_out_loss)} (0: all explained, 1: as good as nothing).{_looked_at(case)}"
+            f"{_doubts(case)}On {case.held_out_rows:,} {case.held_out} that were not fitted, the candidates miss a share "
+            f"of {plain(case.held_out_loss)} (0: all explained, 1: as good as nothing).{_looked_at(case)}"
         )
     control = ""
     if case.findings.control_samples:
@@ -235,6 +238,14 @@ def _kept(case: VerdictInput) -> str:
 
 def _looked_at(case: VerdictInput) -> str:
     return f" What the attack learned of them all the same: {case.looked_at}." if case.looked_at else ""
+
+
+def _doubts(case: VerdictInput) -> str:
+    """What is open of candidates that the weights determine otherwise: one short sentence each."""
+    told = [
+        (f"{count:,} candidate{' is' if count == 1 else 's are'}", DOUBTS[kind]) for kind, count in case.doubts.items()
+    ]
+    return "".join(f"{number} {what}. " for number, what in told)
 
 
 def _by_units(case: VerdictInput) -> str:

@@ -20,10 +20,10 @@ the factor 1 − q on the left. To this the Newton step that is still to be made
 large where an attack was stopped on its way. The confidence of a candidate is 1 / (1 + ε_i² / 0.03²) with
 ε_i² = σ² [M⁻¹]_ii + ||step_i||² / d.
 
-*The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: H is at the rounding of
-the weights; or, of a network whose features drifted in training, H is what noise would leave, and far below what the
-least of the candidates explains, so that no sample of that size is missing. Features that stood still leave no noise:
-there, what is left over may be a sample.
+*The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: L and H are at the
+rounding of the weights; or, of a network whose features drifted in training, H is what noise would leave, and far below
+what the least of the candidates explains, so that no sample of that size is missing. Features that stood still leave no
+noise: there, what is left over may be a sample.
 """
 
 import math
@@ -121,7 +121,8 @@ def verdict(
     confidence = 1 / (1 + squares.cpu().nan_to_num(math.inf) / TRUSTED_ERROR**2)
     if left.unseen_loss > CONFIDENT_BELOW:
         confidence = torch.zeros_like(confidence)
-    at_floor = left.unseen_loss <= max(EXPLAINED, ROUNDING_MARGIN * rounding_noise(weights) * left.fitted)
+    rounding = ROUNDING_MARGIN * rounding_noise(weights)
+    at_floor = left.loss <= max(EXPLAINED, rounding) and left.unseen_loss <= max(EXPLAINED, rounding * left.fitted)
     complete = drifted and left.like_noise and left.unseen_loss * MISSING_MARGIN < float(explained.min())
     outcome = outcome_of(left, at_floor or complete, confidence)
     return Certificate(outcome, left.unseen_loss, held_out, tuple(confidence.tolist()))

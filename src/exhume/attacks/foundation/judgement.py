@@ -18,13 +18,17 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Resources:
-    """Memory for V on each rank (None: half of the machine's), precisions, and where to compute."""
+    """Memory for V on each rank (None: half of the machine's), precisions, and where to compute.
+
+    `timed`: there is a limit of time, so that a search may go on until it is reached.
+    """
 
     memory_bytes: int | None
     dtype: torch.dtype
     products: torch.dtype
     device: torch.device
     ranks: Ranks = ALONE
+    timed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

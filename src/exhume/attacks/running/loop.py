@@ -101,7 +101,8 @@ def run_attack(
     limits = limits or Limits()
     settings = _settings(method, observation, seed, held_out, dtype, products or dtype)
     _check_same(settings, ranks)
-    resources = Resources(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks)
+    timed = math.isfinite(limits.seconds)
+    resources = Resources(limits.memory_bytes, dtype, products or dtype, torch.device(device), ranks, timed)
     with solving("what an attack is to solve for"):
         _check(observation, method, resources)
         case = method.open_case(observation, seed, held_out, resources)

@@ -9,14 +9,18 @@ Two candidates may exchange a part where their coefficients are alike. Where φ 
 their coefficients have the same sign, because the scale of a part makes up for the difference.
 
 *Signs.* Where φ(z) − φ(−z) = c z, candidates S may be turned if Σ_S A_i x_i = 0; where φ(z) + φ(−z) is a constant, if
-Σ_S A_i = 0. One of them, or several at once.
+Σ_S A_i = 0. One of them, or several at once: every set is tried where candidates are few. But the sum need not be zero.
+Two opposite samples look like one, and leave the same line or constant as a turned set; no one knows of which size. So
+the number of sets that chance puts within √h of any given sum must be small, too. 2^m sets have sums that scatter as
+N(½ Σ_i l_i, ¼ Σ_i l_i l_iᵀ), l_i what turning candidate i leaves in the weights. Along the direction j of variance
+λ_j / 4 a share of at most 2 √(2 h / π λ_j) of them is as close.
 
 Each changes the weights by a vector, of which coefficients and candidates may make up for a part by moving a little
 (`linearised.py`). Where what is left is below the noise, the weights do not tell.
 """
 
 import itertools
-from collections.abc import Iterator
+import math
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,11 +28,12 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from exhume.attacks.foundation.certificate import LUCK
 from exhume.attacks.single_layer.linearised import TINY, Explanation
 
 JOINED = 1e-6  # of a row's largest number: what it has in a column that it reads
 OPPOSITE = -0.9  # a cosine: where the opposite of a candidate is one too, turning it would leave nothing in its place
-ALL_SUBSETS = 10  # candidates up to which every set of them is turned; of more, single ones, pairs and all at once
+ALL_SETS = 14  # candidates up to which every set of them is turned: 16,384 sets
 
 
 def column_groups(rows: Float[Tensor, "p d"]) -> Int[Tensor, " d"]:
@@ -76,17 +81,29 @@ def turnable(at: Explanation, hidden: float) -> Bool[Tensor, " m"]:
     ahead, behind = at.features(at.candidates), at.features(-at.candidates)
     for turned in (ahead - behind, ahead + behind):  # the coefficient as it is, or turned too
         left = at.not_made_up(at.change(turned))[able]
-        gram = left @ left.T
-        for chosen in _subsets(len(able)):
-            index = torch.tensor(chosen)
-            if float(gram[index][:, index].sum()) <= hidden:
-                unsure[able[index]] = True
+        unsure[able[_in_a_small_sum(left @ left.T, hidden)]] = True
     return unsure
 
 
-def _subsets(m: int) -> Iterator[tuple[int, ...]]:
-    most = m if m <= ALL_SUBSETS else 2
-    for size in range(1, most + 1):
-        yield from itertools.combinations(range(m), size)
-    if most < m:
-        yield tuple(range(m))
+def _in_a_small_sum(gram: Float[Tensor, "m m"], hidden: float) -> Bool[Tensor, " m"]:
+    """Which of m vectors with these products are in a set whose sum has at most this square."""
+    m = len(gram)
+    sets = _sets(m).to(gram)
+    small = torch.einsum("sm,mn,sn->s", sets, gram, sets) <= hidden
+    found = (sets[small] > 0).any(dim=0)
+    return found | (_expected_sets(gram, hidden) > LUCK)
+
+
+def _sets(m: int) -> Float[Tensor, "s m"]:
+    """All sets of m but the empty one, in rows of 0 and 1; of many, single ones, pairs and all at once."""
+    if m <= ALL_SETS:
+        return (torch.arange(1, 2**m)[:, None] >> torch.arange(m) & 1).double()
+    eye = torch.eye(m, dtype=torch.float64)
+    pairs = torch.combinations(torch.arange(m))
+    return torch.cat([eye, eye[pairs[:, 0]] + eye[pairs[:, 1]], torch.ones(1, m, dtype=torch.float64)])
+
+
+def _expected_sets(gram: Float[Tensor, "m m"], hidden: float) -> float:
+    levels = torch.linalg.eigvalsh(gram).clamp_min(TINY)
+    shares = (2 * (2 * hidden / (math.pi * levels)).sqrt()).clamp_max(1.0)
+    return math.exp(min(0.0, len(gram) * math.log(2) + float(shares.log().sum())))

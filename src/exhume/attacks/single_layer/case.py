@@ -85,6 +85,7 @@ class RidgeCase:
             dtype=resources.dtype,
             device=resources.device,
             at_most=room.candidates,
+            timed=resources.timed,
         )
         return cls(observation, split, problem, given=of_the_head(observation))
 
@@ -98,7 +99,8 @@ class RidgeCase:
         lift = None if self.stands_for is None else self.stands_for.lift
         counted = self.observation.knowledge.samples == len(candidates)
         certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole, counted)
-        return Judgement(final.loss, coefficients, certificate)
+        facts = {"doubts": dict(certificate.doubts)} if certificate.doubts else {}
+        return Judgement(final.loss, coefficients, certificate, facts)
 
     def _whole(self, rows: int) -> SpanLoss:
         """The loss on the first rows, none of them on another rank."""

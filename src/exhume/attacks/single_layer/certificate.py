@@ -15,16 +15,23 @@ explanation, with all its size.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.foundation.certificate import RowSplit, Unexplained, unjudged, verdict
+from exhume.attacks.foundation.certificate import (
+    CONFIDENT_BELOW,
+    TRUSTED_ERROR,
+    RowSplit,
+    Unexplained,
+    unjudged,
+    verdict,
+)
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.single_layer.alternatives import exchangeable, turnable
-from exhume.attacks.single_layer.blends import Lifted, rough_splitting_costs, splitting_costs
+from exhume.attacks.single_layer.blends import Lifted, splitting_costs
 from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
     DENSE,
@@ -95,9 +102,16 @@ def certify(
     share = float(loss.ranks.same(torch.tensor(predictable_share(*gathered), dtype=torch.float64)))
     coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
     squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
-    unsure = loss.ranks.same(found.unsure(SHOWS * noise + coherent, counted).double()) > 0
-    squares = squares.where(~unsure, torch.inf)
-    return verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
+    others = found.others(SHOWS * noise + coherent, counted)
+    others = {name: loss.ranks.same(those.double()) > 0 for name, those in others.items()}
+    doubts, near = {}, squares <= TRUSTED_ERROR**2
+    for name, those in others.items():
+        doubts[name] = int((near & those).sum())
+        near = near & ~those
+        squares = squares.where(~those, torch.inf)
+    certificate = verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
+    trusted = unseen_loss <= CONFIDENT_BELOW
+    return replace(certificate, doubts={name: count for name, count in doubts.items() if count and trusted})
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +128,11 @@ class _Determined:
     splitting: Float[Tensor, " m"]
     left_out: float
 
-    def unsure(self, hidden: float, counted: bool) -> Bool[Tensor, " m"]:
-        """Candidates of which there is another explanation, that leaves no more than `hidden` in the weights."""
+    def others(self, hidden: float, counted: bool) -> dict[str, Bool[Tensor, " m"]]:
+        """Candidates of which there is another explanation, by its kind: it leaves at most `hidden` in the weights."""
         hidden = hidden / self.one_of
-        others = exchangeable(self.at, hidden) | turnable(self.at, hidden)
-        return others if counted else others | (self.splitting <= hidden)
+        others = {"parts": exchangeable(self.at, hidden), "sign": turnable(self.at, hidden)}
+        return others if counted else {**others, "blend": self.splitting <= hidden}
 
 
 def _gathered(loss: SpanLoss, fit: Fit, whole: Callable[[int], SpanLoss] | None) -> tuple[SpanLoss, Fit]:
@@ -140,11 +154,13 @@ def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Deter
         lifts = None if lift is None else lifted_moves(lift, candidates)
         steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
         one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
-        splitting = splitting_costs(at, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None]))
+        splitting = splitting_costs(
+            at, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None])
+        )
         return _Determined(at, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
     probed, plain = Probed.at(loss, fit), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
     gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
     variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
     one_of, left_out = max(1.0, loss.p / plain.features.p), fit.loss / max(1 - q, LEAST_SPARE) ** 2
-    splitting = loss.ranks.same(rough_splitting_costs(plain))
+    splitting = loss.ranks.same(splitting_costs(plain, loss.free_norms))
     return _Determined(plain, one_of, variances, variances, steps, sizes, splitting, left_out)

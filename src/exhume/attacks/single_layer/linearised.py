@@ -132,13 +132,6 @@ class Linearised(Explanation):
         return moves @ self._blocks
 
     @property
-    def weakest(self) -> Float[Tensor, "m d"]:
-        """The direction of each candidate that the equations determine least."""
-        blocks = self._blocks / self._blocks.abs().amax(dim=(1, 2), keepdim=True).clamp_min(TINY)
-        vectors = torch.linalg.eigh(blocks @ blocks.transpose(1, 2)).eigenvectors[:, :, -1]
-        return torch.einsum("idu,iu->id", self.bases, vectors)
-
-    @property
     def _blocks(self) -> Float[Tensor, "m u mu"]:
         m, _, u = self.bases.shape
         return self.inverse.reshape(m, u, -1)

@@ -21,7 +21,8 @@ class Problem:
     `rounding` is the mean square of the rounding error that the published weights show, over their own. `drifts`: the
     features are known to have moved during training, so that the weights are only nearly in their span, and further
     candidates go on to explain a little more. `start`: candidates that were found elsewhere, to begin with. There are
-    `at_least` so many samples. `at_most` so many candidates fit into memory.
+    `at_least` so many samples. `at_most` so many candidates fit into memory. `timed`: a limit of time ends
+    the search.
     """
 
     loss: SpanLoss
@@ -37,6 +38,7 @@ class Problem:
     start: Float[Tensor, "m d"] | None = None
     at_least: int = 1
     at_most: int | None = None
+    timed: bool = False
 
     @property
     def drifted(self) -> bool:

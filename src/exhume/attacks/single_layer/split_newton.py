@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.certificate import EXPLAINED, ROUNDING_MARGIN, TRUSTED_ERROR
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.planned_attack import PlannedAttack
@@ -167,15 +168,20 @@ class _Search:
         yield self.loss.to(self.candidates.dtype).fit(self.candidates)
 
     def _judge_attempt(self) -> None:
-        """Keeps the better of two attempts, by weights that neither fitted; begins another one where needed."""
+        """Keeps the best of several attempts, by weights that none fitted; begins another one where needed."""
         steering = self.problem.steering_loss(self.candidates)
         if steering is None:
             return
+        agreed = self.attempt > 0 and _same(self.candidates, self.kept)
         if steering < self.kept_loss:
             self.kept, self.kept_loss = self.candidates, steering
         self.candidates = self.kept
         self.attempt += 1
-        if self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts:
+        unexplained = self.kept_loss > max(EXPLAINED, ROUNDING_MARGIN * self.problem.rounding)
+        patient = self.problem.timed and not self.problem.drifted and self.method.rounds > 0
+        if (patient and unexplained and not agreed) or (
+            self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts
+        ):
             self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, Growth(self.problem.drifts)
             self.candidates = self.kept[:0].to(self.problem.dtype)
 
@@ -385,6 +391,14 @@ class _Search:
         self.bench.iteration = int(state.numbers["iteration"])
         for name in _COUNTERS:
             setattr(self, name, int(state.numbers[name]))
+
+
+def _same(one: Float[Tensor, "m d"], other: Float[Tensor, "q d"]) -> bool:
+    """Whether two attempts ended at the same candidates: then another one would, too."""
+    if len(one) != len(other):
+        return False
+    away = torch.cdist(one.double(), other.double()) / other.double().norm(dim=1).clamp_min(1e-300)
+    return bool((away.amin(dim=0) < TRUSTED_ERROR).all() and (away.amin(dim=1) < TRUSTED_ERROR).all())
 
 
 _COUNTERS = ("phase", "unit", "rounds", "failures", "cap", "attempt")
