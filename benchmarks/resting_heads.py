@@ -136,9 +136,7 @@ def own_loss(head: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     return torch.log_softmax(outputs, dim=1).gather(1, labels[:, None])[:, 0]
 
 
-def scores(
-    head: Tensor, rows: Tensor, labels: Tensor, shadows: list[Tensor], members: int
-) -> tuple[Tensor, float]:
+def scores(head: Tensor, rows: Tensor, labels: Tensor, shadows: list[Tensor], members: int) -> tuple[Tensor, float]:
     outputs = rows @ head[:, :-1].T + head[:, -1]
     mine = own_loss(head, rows, labels)
     logits = torch.stack([_logit(own_loss(shadow, rows, labels)) for shadow in shadows])

@@ -321,3 +321,10 @@ def test_the_network_of_the_silent_units_is_audited_without_code(exhume: Command
     )
     found = json.loads(done.stdout)
     assert (found["verdict"], found["recovered"]) == ("recovered", 20)
+
+
+def test_an_adapter_alone_is_refused_with_the_way_to_audit_it(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    save_file({"a.lora_A.weight": torch.zeros(2, 4)}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(UsageError, match="found a PEFT adapter"):
+        read_network(tmp_path)

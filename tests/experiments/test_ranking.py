@@ -72,7 +72,8 @@ def test_without_non_members_the_truth_splits_off_half_of_the_others() -> None:
 
 def test_the_span_is_saved_with_what_it_does_not_say(tmp_path: Path) -> None:
     rank_against(PROBE, CANDIDATES).save(tmp_path)
-    assert (tmp_path / "ranking.csv").read_text().startswith("rank,record,score,p_value,q_value,alignment,fit,stationary\n")
+    header = "rank,record,score,p_value,q_value,alignment,fit,stationary\n"
+    assert (tmp_path / "ranking.csv").read_text().startswith(header)
     with safe_open(tmp_path / "span.safetensors", framework="pt") as file:
         assert file.get_tensor("basis").shape == (3, 40)
         assert "not determined" in json.loads(file.metadata()["exhume"])["note"]

@@ -24,6 +24,7 @@ ASSUMED = "relu"
 IN_FOLDERS = ("model.safetensors", "model" + INDEX_SUFFIX, "pytorch_model.bin", "model.pt", "model.onnx", "model.keras")
 """What a folder's weights are called, the first that is there."""
 OPTIMISER = "optimizer.pt"
+ADAPTER = "adapter_config.json"
 _TENSORS = ("safetensors", "torch")
 
 
@@ -86,6 +87,12 @@ def weights_in(path: Path) -> Path:
     """The file itself, or that of a folder as model hubs lay them out."""
     if not path.is_dir():
         return path
+    if (path / ADAPTER).is_file():
+        raise UsageError(
+            f"expected whole layers in {path}, found a PEFT adapter, the low-rank change of layers that are elsewhere; no "
+            "attack here reads it alone: write model.merge_and_unload().state_dict() where you trust it, and audit that "
+            "with --model and --initial BASE; exhume scan says what else the folder tells"
+        )
     found = next((path / name for name in IN_FOLDERS if (path / name).is_file()), None)
     if found is None:
         some = [file for file in sorted(path.glob("*.safetensors")) if file.is_file()]

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from exhume.attacks.probes.ranking import Probe
-from exhume.errors import ExhumeError, UsageError
 from exhume.data.records import Records
+from exhume.errors import ExhumeError, UsageError
 from exhume.files import read_any_tensors
 from exhume.formats.linear_head import Prepare, head_of
 from exhume.formats.reading import kind_of, read_contents
 from exhume.layer_states import LayerStates, changed
 from exhume.networks.head import with_bias
-
 
 MODELS = ("skops", "onnx")
 

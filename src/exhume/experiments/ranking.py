@@ -87,7 +87,14 @@ class RankedRecords:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*columns, *([] if self.members is None else ["member"])])
         for place, index in enumerate(ranking.order, start=1):
-            numbers = (ranking.score, ranking.p_value, ranking.q_value, ranking.alignment, ranking.fit, ranking.stationary)
+            numbers = (
+                ranking.score,
+                ranking.p_value,
+                ranking.q_value,
+                ranking.alignment,
+                ranking.fit,
+                ranking.stationary,
+            )
             cells = ["" if values is None else f"{float(values[index]):.6g}" for values in numbers]
             cells += [] if ranking.matches is None else [str(int(ranking.matches.exact[index]))]
             truth = [] if self.members is None else [int(self.members[index])]

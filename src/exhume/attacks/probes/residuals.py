@@ -68,7 +68,7 @@ def _own_class(labels: Float[Tensor, " m"], k: int) -> Float[Tensor, "m k"]:
     """One-hot; for one output the class itself, 0 or 1."""
     classes = labels.long()
     most = 1 if k == 1 else k - 1
-    if not torch.equal(classes.double(), labels.double()) or (len(labels) and not 0 <= int(classes.min())):
+    if not torch.equal(classes.double(), labels.double()) or (len(labels) and not int(classes.min()) >= 0):
         raise UsageError("expected labels as classes 0, 1, 2, ..., found others")
     if len(labels) and int(classes.max()) > most:
         raise UsageError(f"expected classes from 0 to {most} for {k} outputs, found {int(classes.max())}")
