@@ -4,9 +4,9 @@
 
 The first 1,017 images of CIFAR-10's first batch (the cut that the tests use holds as many), and scikit-learn's 1,797
 digits. Embeddings of 512 numbers by random convolutions, or by a small network that was trained on 260 (300) images of
-its own. n = 200 records train a head of 10 outputs; the pool has 1,000 records (757 for the trained extractor on CIFAR-10)
-with all or half of the members. Each cell is the share of members that is found at 1 % and at 0.1 % false alarms, with
-the 95 % interval of Clopper and Pearson for the first, over all splits together.
+its own. n = 200 records train a head of 10 outputs; the pool has 1,000 records (757 for the trained extractor on
+CIFAR-10) with all or half of the members. Each cell is the share of members that is found at 1 % and at 0.1 %
+false alarms, with the 95 % interval of Clopper and Pearson for the first, over all splits together.
 
     confidence   the probability of the likeliest class
     loss         the loss of the record's own class
@@ -18,6 +18,7 @@ the 95 % interval of Clopper and Pearson for the first, over all splits together
 """
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -74,7 +75,7 @@ def embed(images: Tensor, labels: Tensor, seen: int) -> tuple[Tensor, Tensor]:
     else:
         depth, parts = (3, 2048) if side > 8 else (2, 256)
         wide = [channels, 32, 64, 128][: depth + 1]
-        pairs = zip(wide[:-1], wide[1:], strict=True)
+        pairs = itertools.pairwise(wide)
         layers = [part for a, b in pairs for part in (nn.Conv2d(a, b, 3, stride=2, padding=1), nn.ReLU())]
         body = nn.Sequential(*layers, nn.Flatten(), nn.Linear(parts, 512), nn.ReLU())
         model = nn.Sequential(body, nn.Linear(512, OUTPUTS))

@@ -1,4 +1,4 @@
-"""A head alone, as people keep it: its matrix in a safetensors file, or a linear model of scikit-learn (skops, ONNX)."""
+"""A head alone, as people keep it: its matrix in a safetensors file, or a linear model of scikit-learn."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

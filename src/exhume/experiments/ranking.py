@@ -25,7 +25,7 @@ from exhume.metrics.detection import detection_rate, rate_interval, roc_auc
 
 FEW_NON_MEMBERS = 20
 FALSE_ALARMS = {"1": 0.01, "0_1": 0.001}
-"""Shares of false alarms that rates are told at, by their names in percent. Of fewer than 1,000 others 0.1 % is none."""
+"""Shares of false alarms that rates are told at, by their names in percent. Of less than 1,000 others 0.1 % is none."""
 EXACTLY = "a record whose embedding equals a recovered one to rounding was trained on"
 RANKING_FILE, SPAN_FILE = "ranking.csv", "span.safetensors"
 

@@ -114,8 +114,8 @@ def _scaler(step: object, path: Path) -> Prepare:
     }
     if not isinstance(step, StoredObject) or name not in (*members, "MinMaxScaler"):
         raise UsageError(
-            f"expected nothing but scalers in front of the model in {path}, found {name}; save the last step alone, and "
-            "give the records as it reads them"
+            f"expected nothing but scalers in front of the model in {path}, found {name}; save the last step alone, "
+            "and give the records as it reads them"
         )
     if name == "MinMaxScaler":
         low, factor = (_numbers(step, member, path) for member in ("min_", "scale_"))

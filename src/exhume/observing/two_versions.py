@@ -1,12 +1,12 @@
 """What two released versions of a ridge model tell of the records between them.
 
-A ridge model θ = (ΦᵀΦ + λI)⁻¹ΦᵀY over known features φ is fitted again after one record (φ, y) is deleted, or added. With
-H = ΦᵀΦ + λI of the larger of the two data sets,
+A ridge model θ = (ΦᵀΦ + λI)⁻¹ΦᵀY over known features φ is fitted again after one record (φ, y) is deleted, or added.
+With H = ΦᵀΦ + λI of the larger of the two data sets,
 
     H (θ_new − θ_old) = ± φ (y − f(x))ᵀ,        f the version without the record:
 
-the change is of rank one, and H turns it into the features of that record (Bertran et al. 2024). Several records change it
-by the sum of such terms, of as many dimensions.
+the change is of rank one, and H turns it into the features of that record (Bertran et al. 2024). Several records change
+it by the sum of such terms, of as many dimensions.
 
 An attacker does not have H. Public records of the same kind give second moments S = B diag(s) Bᵀ of the features, and
 H/n ≈ S + εI with ε = λ/n. In the coordinates B of public features, with δ = Bᵀ(θ_new − θ_old),
@@ -34,8 +34,8 @@ from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
 
 FLOOR = 1e-3
-"""ε₀ over the mean square of a feature. On digits and 4,096 features deleted records come back with cosines of 0.9989 to
-0.9992; with 0.1 of 0.9967 to 0.9985."""
+"""ε₀ over the mean square of a feature. On digits and 4,096 features deleted records come back with cosines of 0.9989
+to 0.9992; with 0.1 of 0.9967 to 0.9985."""
 NEGLIGIBLE = 1e-10
 """Of the largest second moment: directions that public records do not show."""
 PENALTIES = tuple(10.0 ** (exponent / 4) for exponent in range(-32, 17))

@@ -194,8 +194,8 @@ def _confidence(case: VerdictInput, decision: Decision) -> str:
         unseen = _by_units(case)
     elif case.held_out_loss is not None:
         unseen = (
-            f"{_doubts(case)}On {case.held_out_rows:,} {case.held_out} that were not fitted, the candidates miss a share "
-            f"of {plain(case.held_out_loss)} (0: all explained, 1: as good as nothing).{_looked_at(case)}"
+            f"{_doubts(case)}On {case.held_out_rows:,} {case.held_out} that were not fitted, the candidates miss a "
+            f"share of {plain(case.held_out_loss)} (0: all explained, 1: as good as nothing).{_looked_at(case)}"
         )
     control = ""
     if case.findings.control_samples:

@@ -49,7 +49,7 @@ class TargetOptions(Request):
         ),
     ] = None
     initial_seed: Annotated[
-        int | None, Field(ge=0), Option("The same, drawn again: torch.manual_seed(S), then the factory.")
+        int | None, Field(ge=0), Option("The same, drawn again: torch.manual_seed(S), then the factory or the layers.")
     ] = None
     initial_seed_search: Annotated[
         int | None, Field(ge=1), Option("The same, for an unknown seed: tries 0 to N - 1.", metavar="N")
@@ -64,7 +64,7 @@ class TargetOptions(Request):
     public: Annotated[
         str | None,
         Option(
-            "With --features and --against: records of the same kind that anybody may have (a file of rows, as --truth).",
+            "With --features and --against: records of the same kind that anybody may have, a file of rows.",
             metavar="DATA",
         ),
     ] = None
@@ -144,8 +144,8 @@ class AuditRequest(RecordOptions, TargetOptions):
         self._check_versions(starts)
         if sum(start is not None for start in starts) > 1:
             raise UsageError("expected one of --initial, --initial-seed and --initial-seed-search, found several")
-        if self.model is None and (self.initial_seed is not None or self.initial_seed_search is not None):
-            raise UsageError("expected --model with a seed, which draws its weights again, found none")
+        if self.features is not None and (self.initial_seed is not None or self.initial_seed_search is not None):
+            raise UsageError("expected no seed of the weights with --features, whose models start at zero, found one")
         known = starts != (None, None, None) or self.against is not None
         if self.recipe_file is not None and (self.model is None or not known):
             raise UsageError("expected --model and --initial with --recipe-file, found it without; add them")

@@ -12,13 +12,13 @@ records and 0 for others, so they are found by non-negative least squares over t
     minimise ‖W − Σ_i z_i c_i‖²  over z ≥ 0        (inner products (e_i·e_j)(φ_i·φ_j): an m × m problem)
 
 The bias has no part in it: most penalties leave it out. A head that stopped early from a start W(0) has
-W(T) = c W(0) + Σ_i a_i φ_iᵀ; a known start is one more column of any factor, and e_i at the end stands for the direction
-of a_i, which is rough.
+W(T) = c W(0) + Σ_i a_i φ_iᵀ; a known start is one more column of any factor, and e_i at the end stands for the
+direction of a_i, which is rough.
 
 Training records that are missing from the pool leave Σ_missing e_j φ_jᵀ / (λn): noise with the covariance of
-embeddings, and so do steps of a batch around the resting point. Distances are therefore whitened, by Σ + εt I, with Σ the
-pool's covariance and t its mean variance. Everybody in the pool enters Σ alike, so ranks among records that were not
-trained on stay exact.
+embeddings, and so do steps of a batch around the resting point. Distances are therefore whitened, by Σ + εt I, with Σ
+the pool's covariance and t its mean variance. Everybody in the pool enters Σ alike, so ranks among records that were
+not trained on stay exact.
 
 The score of a record is the contribution that it would get with all others as they are, in the norm of its own term:
 |c_i| z_i where z_i > 0, and how far from any contribution it is, a negative number, elsewhere.
