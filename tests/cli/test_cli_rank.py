@@ -168,7 +168,8 @@ def test_a_model_of_scikit_learn_is_ranked_from_its_file(exhume: Command, tmp_pa
             with (tmp_path / f"{name}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows(lines)
         elif form == "npz":
-            np.savez(tmp_path / f"{name}.npz", **tensors, **({"member": np.arange(150) < 50} if name == "mine" else {}))
+            marked = {"member": np.arange(150) < 50} if name == "mine" else {}
+            np.savez(tmp_path / f"{name}.npz", allow_pickle=False, **tensors, **marked)
         else:
             save_file({key: torch.from_numpy(value.copy()) for key, value in tensors.items()}, f"{name}.safetensors")
     files = ("--candidates", f"mine.{form}", "--non-members", f"others.{form}")

@@ -60,8 +60,8 @@ def test_the_second_moments_turn_the_change_into_the_features_of_the_record(digi
 def test_a_record_that_was_deleted_or_added_comes_back(digits: tuple[Tensor, Tensor], added: bool) -> None:
     rows, labels = digits
     features = RidgeFeatures(HeldRows(some_rows(4096)), activation("relu"))
-    versions = [ridge(features, rows[at:RECORDS], labels[at:RECORDS]) for at in (0, 1)]
-    found = between_versions(features, *(versions[::-1] if added else versions), rows[RECORDS:])
+    old, new = (ridge(features, rows[at:RECORDS], labels[at:RECORDS]) for at in ((1, 0) if added else (0, 1)))
+    found = between_versions(features, old, new, rows[RECORDS:])
     assert found.dimensions == 1
     seen = Observation(found.features, found.weights, Knowledge())
     recovered = library.reconstruct(seen, method="module-newton", samples=1).candidates.double()

@@ -73,7 +73,11 @@ class RankedRecords:
         if len(others) == 0:
             return {"rank_members": int(self.members.sum())}
         scores = self.ranking.score[self.members]
-        values = {"rank_members": len(scores), "rank_others": len(others), "rank_auc": roc_auc(scores, others)}
+        values: dict[str, Any] = {
+            "rank_members": len(scores),
+            "rank_others": len(others),
+            "rank_auc": roc_auc(scores, others),
+        }
         for percent, share in FALSE_ALARMS.items():
             rate = detection_rate(scores, others, share)
             values[f"rank_tpr_at_{percent}_percent"] = rate
