@@ -1,6 +1,6 @@
 """The sphere cases that exhume must solve, seed by seed; n is never told.
 
-python benchmarks/targets.py [--cases 3dn,2dn,1.5dn,n100,formats] [--seeds 10] [--first 0]
+python benchmarks/targets.py [--cases 3dn,2dn,1.5dn,1.25dn,1.1dn,n100,formats] [--seeds 10] [--first 0]
 """
 
 import argparse
@@ -22,6 +22,8 @@ CASES = {
     "3dn": (20, 3.0, 60.0, 1e-4, 10),
     "2dn": (20, 2.0, 30.0, 1e-2, 10),
     "1.5dn": (20, 1.5, 180.0, 1e-2, 10),
+    "1.25dn": (20, 1.25, 120.0, 1e-2, 10),
+    "1.1dn": (20, 1.1, 600.0, 1e-2, 3),
     "n100": (100, 3.0, 600.0, 1e-2, 3),
 }
 

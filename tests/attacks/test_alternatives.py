@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from exhume.attacks.single_layer.blends import APART, _ways, splitting_costs
 from exhume.attacks.single_layer.certificate import certify, loss_on
 from exhume.attacks.single_layer.linearised import Linearised
 from exhume.attacks.single_layer.span import SpanLoss
-from exhume.attacks.single_layer.structure import predictable_share
+from exhume.attacks.single_layer.structure import Structure
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.observation import Knowledge, Observation
@@ -41,9 +42,8 @@ def certified(rows: Tensor, name: str, samples: Tensor, coefficients: list[float
     )
     split = split_rows(len(rows))
     loss = SpanLoss(features.part(0, split.used), observation.weights[:, : split.used], torch.float64)
-    fit = loss.fit(candidates)
-    missed = loss_on(observation, split.used, len(rows) - split.used, candidates, fit.coefficients * loss.scale)
-    return certify(loss, fit, missed, split, observation.weights)
+    unseen = partial(loss_on, observation, split.used, len(rows) - split.used)
+    return certify(loss, loss.fit(candidates), unseen, split, observation.weights)
 
 
 def called(certificate: Certificate) -> list[bool]:
@@ -163,10 +163,8 @@ def test_a_blend_of_two_samples_within_the_noise_is_not_called_recovered() -> No
     fit = loss.fit(candidate)
     at = Linearised.at(loss, fit)
     assert float((at.left_out * at.variances() / d).sqrt()) < 0.03, "noise alone would move it by little"
-    missed = loss_on(
-        Observation(features, weights, Knowledge()), split.used, 15, candidate, fit.coefficients * loss.scale
-    )
-    assert called(certify(loss, fit, missed, split, weights)) == [False]
+    unseen = partial(loss_on, Observation(features, weights, Knowledge()), split.used, 15)
+    assert called(certify(loss, fit, unseen, split, weights)) == [False]
 
 
 def test_rows_that_nearly_repeat_each_other_certify_nobody() -> None:
@@ -189,7 +187,8 @@ def test_noise_is_not_predicted_and_a_missing_sample_is(kind: str, structured: b
         weights = weights.to(torch.bfloat16).double()
     rest = {"noise": 0.01 * normal(1, P, seed=5), "a sample": 0.01 * features(samples.flip(1)[:1])}.get(kind, 0.0)
     loss = SpanLoss(features, weights + rest, torch.float64)
-    share = predictable_share(loss, loss.fit(samples))
+    fit = loss.fit(samples)
+    share = Structure.at(loss, fit).predictable_share(fit.residual)
     assert share > 0.5 if structured else share < 0.15
 
 
@@ -219,3 +218,24 @@ def test_of_many_numbers_some_set_adds_up_to_any_sum(dimensions: int, certain: b
     """20 numbers have a million sums: one is within 1e-4 of any. Vectors of six numbers have none so close."""
     vectors = normal(20, dimensions, seed=5)
     assert bool(_in_a_small_sum(vectors @ vectors.T, 1e-8).any()) is not certain
+
+
+@pytest.mark.parametrize(("copies", "equations"), [(1, 240), (20, 12)])
+def test_copies_of_a_row_are_one_equation(copies: int, equations: int) -> None:
+    rows = (normal(240 // copies, D, seed=1) / math.sqrt(D)).repeat(copies, 1) + 1e-7 * normal(240, D, seed=2)
+    features = RidgeFeatures(HeldRows(rows), activation("relu"))
+    samples = to_norm(normal(2, D, seed=3), D**0.5)
+    loss = SpanLoss(features, torch.ones(1, 2, dtype=torch.float64) @ features(samples), torch.float64)
+    assert Structure.at(loss, loss.fit(samples)).equations(1e-10) == equations
+
+
+def test_a_candidate_that_stands_only_with_the_help_of_one_that_could_be_anywhere_is_not_called() -> None:
+    """Twin samples with opposite coefficients: their sum shows, where either of them is does not."""
+    rows = normal(P, D, seed=1) / math.sqrt(D)
+    samples = to_norm(normal(3, D, seed=2), D**0.5)
+    twin = to_norm(samples[:1] + 1e-5 * normal(1, D, seed=7), D**0.5)
+    both = torch.cat([samples, twin])
+    alone = certified(rows, "gelu", samples, [1.0, -0.7, 0.4], samples)
+    assert called(alone) == [True] * 3
+    certificate = certified(rows, "gelu", both, [1e3, -0.7, 0.4, -1e3], both)
+    assert called(certificate)[0] is called(certificate)[3] is False

@@ -94,11 +94,10 @@ class RidgeCase:
         loss, split = self.problem.loss, self.split
         final = loss.to(candidates.dtype).fit(candidates)
         coefficients = final.coefficients * loss.scale
-        unseen = self._unseen(candidates, coefficients)
         drifted, weights = self.observation.ridge.trained, self.observation.weights
         lift = None if self.stands_for is None else self.stands_for.lift
         counted = self.observation.knowledge.samples == len(candidates)
-        certificate = certify(loss, final, unseen, split, weights, drifted, lift, self._whole, counted)
+        certificate = certify(loss, final, self._unseen, split, weights, drifted, lift, self._whole, counted)
         facts = {"doubts": dict(certificate.doubts)} if certificate.doubts else {}
         return Judgement(final.loss, coefficients, certificate, facts)
 

@@ -6,7 +6,12 @@ puts a sample elsewhere. Both follow from the equations at the candidates, with 
 - the error to expect (`linearised.py`; `probing.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and the step that
   is still to be made;
 - it could be a blend of two samples (`blends.py`);
-- a part of it could belong to another candidate, or its sign be wrong (`alternatives.py`).
+- a part of it could belong to another candidate, or its sign be wrong (`alternatives.py`);
+- as many unknowns could explain as much by chance: of p rows only those count as equations that tell something of their
+  own above the noise (`structure.py`), and each that is left over is right by chance with probability σ.
+
+All this is linear in small changes. Where some candidates may be far off, it is not, and what is called recovered must
+stand without them: what they explain is a rest then. The cheapest are left out first, so that of two copies one stays.
 
 σ² is the mean square by which an equation is missed that was not fitted: the larger of what held-out weights show and
 of what fitted ones show where each is left out. It is noise only if other weights do not predict it (`structure.py`).
@@ -14,6 +19,7 @@ What they do predict is one function, which may lie along the direction that is 
 explanation, with all its size.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -31,7 +37,7 @@ from exhume.attacks.foundation.certificate import (
 )
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.single_layer.alternatives import exchangeable, turnable
-from exhume.attacks.single_layer.blends import Lifted, splitting_costs
+from exhume.attacks.single_layer.blends import APART, Lifted, splitting_costs
 from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
     DENSE,
@@ -46,12 +52,12 @@ from exhume.attacks.single_layer.linearised import (
 from exhume.attacks.single_layer.probing import Probed
 from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.span import Fit, SpanLoss
-from exhume.attacks.single_layer.structure import predictable_share
+from exhume.attacks.single_layer.structure import SHOWS, Structure
 from exhume.observation import Observation
 from exhume.reconstruction import Certificate
 
 ROUNDING = 2.0**-48 / 3  # the mean square of what single precision rounds off, over that of the weights
-SHOWS = 10.0  # times the variance of the noise: what another explanation has to leave in the weights to be refuted
+BY_CHANCE = 1e-12  # how likely equations that unknowns leave over may be right by chance
 PREDICTABLE = 0.2  # a share of what is left from which it is no noise: noise gave up to 0.14, wrong signs from 0.28
 
 
@@ -72,10 +78,13 @@ def loss_on(
     return loss.predict_loss(candidates, coefficients)
 
 
+Unseen = Callable[[Float[Tensor, "m d"], Float[Tensor, "m k"]], float | None]
+
+
 def certify(
     loss: SpanLoss,
     fit: Fit,
-    unseen_loss: float | None,
+    unseen: Unseen,
     split: RowSplit,
     weights: Float[Tensor, "k p"],
     drifted: bool = False,
@@ -85,33 +94,69 @@ def certify(
 ) -> Certificate:
     """The outcome and each candidate's confidence, from the weights alone (`weights`: as they were published).
 
-    `drifted`: the features moved in training, so that a rest that looks like noise may be noise. `lift`: the samples
-    that candidates stand for, if they are not the samples themselves: errors are those of samples. `whole`: the loss on
-    the first rows where several ranks have their own, so that each finds the same. `counted`: there are known to be as
-    many samples as candidates, so that none is a blend of two.
+    `unseen`: the loss of candidates and coefficients on held-out weights. `drifted`: the features moved in training, so
+    that a rest that looks like noise may be noise. `lift`: the samples that candidates stand for, if they are not the
+    samples themselves: errors are those of samples. `whole`: the loss on the first rows where several ranks have their
+    own, so that each finds the same. `counted`: there are known to be as many samples as candidates, so that none is a
+    blend of two.
     """
+    m = len(fit.candidates)
+    unseen_loss = unseen(fit.candidates, fit.coefficients * loss.scale)
     if unseen_loss is None or loss.unknowns == loss.outputs:  # in one dimension at a known norm only signs are open
-        return unjudged(len(fit.candidates), split.held_out)
-    q = len(fit.candidates) * loss.unknowns / loss.equations
-    left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, q)
+        return unjudged(m, split.held_out)
     held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
-    missed = unseen_loss * float(held) / loss.scale**2 * len(weights) / loss.outputs  # repeated outputs miss the same
-    gathered = _gathered(loss, fit, whole)
-    found = _determined(*gathered, lift, q)
-    noise = max(missed, found.left_out, ROUNDING)
-    share = float(loss.ranks.same(torch.tensor(predictable_share(*gathered), dtype=torch.float64)))
-    coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
-    squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
-    others = found.others(SHOWS * noise + coherent, counted)
-    others = {name: loss.ranks.same(those.double()) > 0 for name, those in others.items()}
-    doubts, near = {}, squares <= TRUSTED_ERROR**2
+    judge = _Judge(loss, lift, whole, float(held) / loss.scale**2 * len(weights) / loss.outputs, counted)
+    squares, others = judge.squares(fit, unseen_loss)
+    here, kept, adrift = fit, torch.arange(m, device=squares.device), squares > APART**2
+    while bool(adrift.any()) and not bool(adrift.all()):  # what is called must stand without what is not known
+        cheap = torch.where(adrift, removal_costs(here, loss).to(squares), torch.inf).argsort()
+        stays = torch.ones_like(adrift)
+        stays[cheap[: max(1, int(adrift.sum()) // 2)]] = False
+        kept = kept[stays]
+        here = loss.fit(fit.candidates[kept])
+        again, _ = judge.squares(here, unseen(here.candidates, here.coefficients * loss.scale) or 0.0)
+        squares[kept], adrift = torch.maximum(squares[kept], again), again > APART**2
+    doubts: dict[str, int] = {}
     for name, those in others.items():
-        doubts[name] = int((near & those).sum())
-        near = near & ~those
+        doubts[name] = int((those & (squares <= TRUSTED_ERROR**2)).sum())
         squares = squares.where(~those, torch.inf)
+    left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, m * loss.unknowns / loss.equations)
     certificate = verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
-    trusted = unseen_loss <= CONFIDENT_BELOW
-    return replace(certificate, doubts={name: count for name, count in doubts.items() if count and trusted})
+    known = unseen_loss <= CONFIDENT_BELOW
+    return replace(certificate, doubts={name: count for name, count in doubts.items() if count and known})
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """What is the same for all candidates of a loss. `held`: the mean square of held-out weights, over that of fitted
+    ones; outputs that repeat each other miss the same."""
+
+    loss: SpanLoss
+    lift: Lift | None
+    whole: Callable[[int], SpanLoss] | None
+    held: float
+    counted: bool
+
+    def squares(self, fit: Fit, unseen_loss: float) -> tuple[Float[Tensor, " m"], dict[str, Bool[Tensor, " m"]]]:
+        """Squared errors to expect, over squared norms; and of which candidates there is another explanation."""
+        loss, same = self.loss, self.loss.ranks.same
+        gathered = _gathered(loss, fit, self.whole)
+        found = _determined(*gathered, self.lift, len(fit.candidates) * loss.unknowns / loss.equations)
+        noise = max(unseen_loss * self.held, found.left_out, ROUNDING)
+        structure = Structure.at(*gathered)
+        share = float(same(torch.tensor(structure.predictable_share(gathered[1].residual), dtype=torch.float64)))
+        coherent = share * loss.equations * noise if share > PREDICTABLE else 0.0
+        squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
+        if self._by_chance(structure, noise, len(fit.candidates)):
+            squares = torch.full_like(squares, torch.inf)
+        others = found.others(SHOWS * noise + coherent, self.counted)
+        return squares.nan_to_num(torch.inf), {name: same(those.double()) > 0 for name, those in others.items()}
+
+    def _by_chance(self, structure: Structure, noise: float, m: int) -> bool:
+        """Whether as many unknowns could explain the weights as well by chance: σ for each equation to spare."""
+        equations = float(self.loss.ranks.same(torch.tensor(structure.equations(noise), dtype=torch.float64)))
+        spare = self.loss.outputs * equations - m * self.loss.unknowns
+        return spare / 2 * math.log(min(noise, 1.0)) > math.log(BY_CHANCE)
 
 
 @dataclass(frozen=True, eq=False)
