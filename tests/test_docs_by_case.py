@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 from torch import Tensor, nn
@@ -101,7 +102,37 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         warnings.simplefilter("ignore")
         network = MLPClassifier((400,), solver="sgd", alpha=0.0, max_iter=5, random_state=0).fit(x[:8], labels[:8])
     save_skops(network, folder / "mlp.skops")
+    write_pools(folder, dice)
+    write_versions(folder, dice)
     return folder
+
+
+def write_pools(folder: Path, dice: np.random.Generator) -> None:
+    """A logistic regression on 20 of 60 records."""
+    x = dice.normal(size=(60, 20)).round(3)
+    labels = (x[:, 0] + dice.normal(size=60) > 0).astype(int)
+    save_skops(LogisticRegression().fit(x[:20], labels[:20]), folder / "logistic.skops")
+    for name, part in (("pool", slice(0, 40)), ("others", slice(40, 60))):
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            records = np.concatenate([x[part], labels[part, None]], axis=1)
+            csv.writer(file).writerows([[*(f"m{at}" for at in range(20)), "digit"], *records.tolist()])
+
+
+def write_versions(folder: Path, dice: np.random.Generator) -> None:
+    """A ridge model on 300 random features, with and without its first record."""
+    x, rows = dice.normal(size=(300, 12)), dice.normal(size=(300, 12))
+    features = np.maximum(x @ rows.T, 0)
+    target = np.stack([x[:, 0], x[:, 1] * x[:, 2]])[:, :100]
+
+    def fit(first: int) -> Tensor:
+        own = features[first:100]
+        return torch.from_numpy(np.linalg.solve(own.T @ own + 50 * np.eye(300), own.T @ target[:, first:].T).T.copy())
+
+    save_file({"V": torch.from_numpy(rows).float()}, folder / "V.safetensors")
+    save_file({"weight": fit(0)}, folder / "old.safetensors")
+    save_file({"weight": fit(1)}, folder / "new.safetensors")
+    save_file({"inputs": torch.from_numpy(x[:1]).float()}, folder / "deleted.safetensors")
+    save_file({"inputs": torch.from_numpy(x[100:]).float()}, folder / "public.safetensors")
 
 
 @pytest.mark.usefixtures("shapes_unchecked")
@@ -112,11 +143,11 @@ def test_a_command_of_the_docs_works(
     monkeypatch.chdir(files)
     done = exhume(*shlex.split(command)[1:])
     assert done.returncode == 0, done.stderr
-    if " audit " in command and "--initial" in command:
+    if " audit " in command and ("--initial" in command or "--against before" in command):
         assert "Recovered" in done.stdout.splitlines()[2] or "recovered" in done.stdout.lower()
         assert "silent-units (seed 0): recovered" in done.stdout
 
 
 def test_the_docs_have_commands() -> None:
     assert len(of_scan()) >= 6
-    assert len(of_audit()) >= 9
+    assert len(of_audit()) >= 12

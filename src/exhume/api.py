@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from exhume import observation as observations
@@ -104,12 +104,18 @@ def rank(
     initial: Float[Tensor, "k h"] | None = None,
     loss: str | None = None,
     recovered: Reconstruction | None = None,
+    labels: Shaped[Tensor, " m"] | None = None,
+    non_member_labels: Shaped[Tensor, " c"] | None = None,
+    bias: bool = False,
 ) -> Ranking:
     """Which records a linear head was trained on, with p-values against records that it was not trained on.
 
     `head`: an observation, whose records may be inputs or embeddings, or a matrix W(T), whose records are embeddings
-    (with a column of ones if the bias is its last column). `initial`: W(0) of such a matrix, zero if None. `loss`
-    (square, logistic, cross-entropy): what the head was trained with; None leaves its outputs out. `recovered`: what
+    (with a column of ones if the bias is its last column; `bias` says that it is, and adds the ones where they are
+    missing). `initial`: W(0) of such a matrix, zero if None. `loss` (square, signed-square, logistic, cross-entropy,
+    squared-hinge): what the head was trained with; None leaves its outputs out. `labels` and
+    `non_member_labels`: classes from 0 on, or numbers; with them heads that came to rest give their records away
+    (`attacks/probes/stationary.py`). `recovered`: what
     `reconstruct` has brought back of the embeddings that a hidden layer was trained on; records that match one exactly
     come first, and `ranking.matches.exact` says which.
     """
@@ -118,6 +124,6 @@ def rank(
         probe = Probe.of(head)
     else:
         require_floats(head=head)
-        probe = Probe(head if initial is None else head - initial, head)
+        probe = Probe(head if initial is None else head - initial, head, constant=bias)
     exact = None if recovered is None else Recovered.of(recovered)
-    return rank_records(probe, candidates, non_members, loss, exact)
+    return rank_records(probe, candidates, non_members, loss, exact, labels, non_member_labels)

@@ -31,6 +31,6 @@ def test_a_sure_output_scores_higher_and_never_above_zero(loss: str, outputs: in
 
 def test_a_loss_that_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="expected a loss out of"):
-        head_fit(torch.eye(2), torch.eye(2), "hinge")
+        head_fit(torch.eye(2), torch.eye(2), "absolute")
     with pytest.raises(UsageError, match="one output"):
         head_fit(torch.eye(2), torch.eye(2), "logistic")

@@ -333,3 +333,31 @@ def test_rows_that_show_images_are_audited_as_such(victim: Victim, tmp_path: Pat
     assert question.truth.image_shape == (1, 8, 8)
     with pytest.raises(UsageError, match=r"expected (images|a model that takes)"):
         read_question(AuditRequest.from_texts({**asked, "image_shape": "1,8,7"}))
+
+
+def test_an_adapter_alone_is_refused_with_the_way_to_audit_it(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    save_file({"a.lora_A.weight": torch.zeros(2, 4)}, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(UsageError, match="found a PEFT adapter"):
+        read_network(tmp_path)
+
+
+def test_the_start_of_a_chain_is_drawn_again_from_its_seed(tmp_path: Path) -> None:
+    torch.manual_seed(7)
+    model = nn.Sequential(nn.Linear(6, 80), nn.ReLU(), nn.Linear(80, 2))
+    start = copy.deepcopy(model.state_dict())
+    optimiser, rows = torch.optim.SGD(model.parameters(), 0.1), torch.randn(3, 6)
+    for _ in range(20):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(rows), torch.tensor([0, 1, 0])).backward()
+        optimiser.step()
+    save_file(model.state_dict(), tmp_path / "after.safetensors")
+    again = read_network(tmp_path / "after.safetensors").drawn(7).state_dict()
+    assert all(torch.equal(again[name], value) for name, value in start.items())
+    out = tmp_path / "out"
+    searched = AuditRequest(weights=tmp_path / "after.safetensors", initial_seed_search=20, out=out)
+    target = read_question(searched).target
+    assert target.notes[0].startswith("Your seed is 7")
+    assert any("drawn again from the seed" in note for note in target.notes)
+    told = read_question(AuditRequest(weights=tmp_path / "after.safetensors", initial_seed=7, out=out)).target
+    assert torch.equal(told.observation.weights, target.observation.weights)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,9 @@ def test_the_seed_is_found_where_the_layer_is_not_drawn_first(here: Path) -> Non
         torch.nn.functional.cross_entropy(model(inputs), torch.arange(12) % 3).backward()
         made.step()
     tried: list[int] = []
-    assert found_seed("users_states:Later", model.state_dict(), 30, tried.append) == 17
+    assert found_seed(partial(_build, "users_states:Later"), model.state_dict(), 30, tried.append) == 17
     assert tried == list(range(18))
-    assert found_seed("users_states:Later", model.state_dict(), 10) is None
+    assert found_seed(partial(_build, "users_states:Later"), model.state_dict(), 10) is None
 
 
 @pytest.mark.parametrize(

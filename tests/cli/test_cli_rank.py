@@ -124,7 +124,7 @@ def test_a_head_and_embeddings_in_files_need_no_model(exhume: Command, tmp_path:
         (("nowhere", "--candidates", "mine.safetensors"), 2, "expected a run folder or a .safetensors file"),
         (("a", "--candidates", "nowhere"), 2, "expected a folder of images or a .safetensors file"),
         (("a", "--candidates", "wrong.safetensors"), 2, "expected inputs of 25 numbers or embeddings of 300 numbers"),
-        (("a", "--candidates", "mine.safetensors", "--loss", "hinge"), 2, "expected --loss square"),
+        (("a", "--candidates", "mine.safetensors", "--loss", "absolute"), 2, "expected --loss square"),
         (("a", "--candidates", "mine.safetensors", "--initial", "b.safetensors"), 2, "expected no --initial"),
         (("a", "--candidates", "empty"), 2, "expected images"),
         (("a", "--candidates", "mine.safetensors", "--mean", "1,2"), 2, "expected --mean as one number"),
@@ -146,3 +146,45 @@ def test_requests_that_cannot_be_met_are_one_line(
     assert refused.returncode == code, refused.stderr
     assert complaint in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", ["safetensors", "npz", "csv"])
+def test_a_model_of_scikit_learn_is_ranked_from_its_file(exhume: Command, tmp_path: Path, form: str) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    from published_files import save_skops
+
+    dice = np.random.default_rng(0)
+    rows = dice.normal(size=(300, 120)).round(4)
+    classes = (rows[:, :3] + dice.normal(size=(300, 3))).argmax(axis=1)
+    words = np.array(["cat", "dog", "emu"])[classes]
+    labels = words if form == "csv" else classes
+    save_skops(LogisticRegression(C=0.1, tol=1e-8, max_iter=999).fit(rows[:50], labels[:50]), tmp_path / "m.skops")
+    for name, part in (("mine", slice(0, 150)), ("others", slice(150, 300))):
+        tensors = {"embeddings": rows[part], "labels": classes[part]}
+        if form == "csv":
+            lines = [[*(f"x{at}" for at in range(120)), "animal"]]
+            lines += [[*row, word] for row, word in zip(rows[part].tolist(), words[part].tolist(), strict=True)]
+            with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+                csv.writer(file).writerows(lines)
+        elif form == "npz":
+            marked = {"member": np.arange(150) < 50} if name == "mine" else {}
+            np.savez(tmp_path / f"{name}.npz", allow_pickle=False, **tensors, **marked)
+        else:
+            save_file({key: torch.from_numpy(value.copy()) for key, value in tensors.items()}, f"{name}.safetensors")
+    files = ("--candidates", f"mine.{form}", "--non-members", f"others.{form}")
+    label = ("--label", "animal") if form == "csv" else ()
+    found = summary_of(exhume("rank", "m.skops", *files, *label, "--out", "o", "--json"))
+    assert found["rank_explained"] == pytest.approx(1, abs=1e-3)
+    assert 45 <= found["rank_called"] <= 60
+    with (tmp_path / "o" / "ranking.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert sum(int(line["record"]) < 50 for line in table[:50]) >= 47
+    if form == "npz":
+        assert found["rank_tpr_at_1_percent"] > 0.9
+        low, high = found["rank_tpr_at_0_1_percent_interval"]
+        assert 0.7 < low < found["rank_tpr_at_0_1_percent"] <= high
+    if form == "csv":
+        refused = exhume("rank", "m.skops", *files, "--out", "p")
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+        assert "found texts in the column 'animal'" in refused.stderr

@@ -13,6 +13,7 @@ from torch import Tensor
 from exhume.attacks.probes.ranking import Probe
 from exhume.data.records import Records
 from exhume.errors import UsageError
+from exhume.experiments.rank_request import RANK_KEYS
 from exhume.experiments.ranking import rank_against
 
 
@@ -48,10 +49,12 @@ def test_the_summary_holds_the_ranking_against_the_truth_only_where_there_is_one
     assert told["rank_resolution"] == pytest.approx(1 / 71)
     assert told["rank_weights_per_sample"] == pytest.approx(3 * 40 / 8)
     assert told["rank_auc"] > 0.95
-    assert 0.5 < told["rank_tpr_at_1_percent"] <= 1
+    low, high = told["rank_tpr_at_1_percent_interval"]
+    assert 0.4 < low < told["rank_tpr_at_1_percent"] <= high <= 1
+    assert told["rank_tpr_at_0_1_percent"] <= told["rank_tpr_at_1_percent"]
     assert 6 <= told["rank_called"] <= 12
     untold = rank_against(PROBE, CANDIDATES, records(OTHERS[30:])).summary()
-    assert untold.keys() == told.keys() - {"rank_auc", "rank_members", "rank_tpr_at_1_percent"}
+    assert untold.keys() == told.keys() - set(RANK_KEYS)
     assert untold["rank_called"] == told["rank_called"]
     assert "not determined" in untold["rank_note"]
 
@@ -69,7 +72,8 @@ def test_without_non_members_the_truth_splits_off_half_of_the_others() -> None:
 
 def test_the_span_is_saved_with_what_it_does_not_say(tmp_path: Path) -> None:
     rank_against(PROBE, CANDIDATES).save(tmp_path)
-    assert (tmp_path / "ranking.csv").read_text().startswith("rank,record,score,p_value,q_value,alignment,fit\n")
+    header = "rank,record,score,p_value,q_value,alignment,fit,stationary\n"
+    assert (tmp_path / "ranking.csv").read_text().startswith(header)
     with safe_open(tmp_path / "span.safetensors", framework="pt") as file:
         assert file.get_tensor("basis").shape == (3, 40)
         assert "not determined" in json.loads(file.metadata()["exhume"])["note"]

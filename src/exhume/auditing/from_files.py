@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,8 +23,9 @@ from exhume.auditing.records import (
     more_of_the_same,
     read_records,
 )
-from exhume.auditing.target import AuditTarget, target_of_rows
-from exhume.auditing.without_code import ASSUMED, ReadNetwork, notes_of, read_network, start_of
+from exhume.auditing.target import AuditTarget, oriented, target_of_rows
+from exhume.auditing.two_versions import OF_NETWORKS, target_of_versions
+from exhume.auditing.without_code import ASSUMED, DRAWN, ReadNetwork, notes_of, read_network, start_of
 from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
@@ -56,9 +58,13 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     network = read_network(request.weights) if request.model is None and request.features is None else None
     file = read_weights(request.weights) if network is None else network.file
     note, known = None, request
+    if request.against is not None and request.features is None:
+        known = request.model_copy(update={"initial": str(request.against)})
+        note = OF_NETWORKS.format(old=request.against.name, new=request.weights.name)
     if request.initial_seed_search is not None:
         tried = request.initial_seed_search
-        seed = found_seed(str(request.model), file.tensors, tried, watch)
+        drawn = partial(_build, str(request.model)) if network is None else network.drawn
+        seed = found_seed(drawn, file.tensors, tried, watch)
         known = request.model_copy(update={"initial_seed": seed, "initial_seed_search": None})
         note = (
             f"None of the seeds below {tried:,} draws a start of these weights."
@@ -138,8 +144,12 @@ def _chain_target(request: AuditRequest, network: ReadNetwork, truth: Truth | No
     start: Start = "zero" if request.initial == "zero" else None
     if request.initial not in (None, "zero"):
         start = start_of(network, Path(str(request.initial)))
+    notes = notes_of(network, request.activation, truth)
+    if request.initial_seed is not None:
+        start = network.drawn(request.initial_seed).state_dict()
+        notes = (*notes, DRAWN)
     target = _module_target(request, model, start, network.file, truth)
-    return replace(target, notes=(*notes_of(network, request.activation, truth), *target.notes))
+    return replace(target, notes=(*notes, *target.notes))
 
 
 def _module_target(
@@ -210,10 +220,13 @@ def _start(request: AuditRequest) -> Start:
 
 
 def found_seed(
-    spec: str, published: Mapping[str, Tensor], seeds: int, watch: Callable[[int], None] = lambda seed: None
+    build: Callable[[int], nn.Module],
+    published: Mapping[str, Tensor],
+    seeds: int,
+    watch: Callable[[int], None] = lambda seed: None,
 ) -> int | None:
-    """The seed below `seeds` from which the factory draws a start of these weights; None where there is none."""
-    model = _build(spec, 0)
+    """The seed below `seeds` from which a start of these weights is drawn; None where there is none."""
+    model = build(0)
     linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
     # the change of a head of few outputs is not low in rank, and a head may be listed first
     largest = max(linear, key=lambda name: linear[name].weight.numel(), default=None)
@@ -224,7 +237,7 @@ def found_seed(
         raise ExhumeError(f"expected a linear layer of the model in the weights, found no {key!r} of its shape")
 
     def by_factory(seed: int, rows: int) -> Tensor:
-        return _build(spec, seed).state_dict()[key][:rows]
+        return build(seed).state_dict()[key][:rows]
 
     before = min(sum(parameter.numel() for parameter in model.parameters()), MOST_SKIPPED)
     place = place_in_stream(layer, 0, before)
@@ -253,7 +266,7 @@ def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) 
     initial: Tensor | Literal["zero"] = "zero"
     if request.initial not in (None, "zero"):
         initial = _tensor(read_weights(Path(str(request.initial))), name)
-    return target_of_rows(
+    target = target_of_rows(
         rows,
         file.tensors[name],
         activation=request.activation,
@@ -264,6 +277,17 @@ def _rows_target(request: AuditRequest, file: WeightsFile, truth: Truth | None) 
         head_name=name,
         tensors=file.tensors,
     )
+    if request.against is None:
+        return target
+    old = oriented(_tensor(read_weights(request.against), name), rows.p, f"the older {name}")
+    return target_of_versions(target, old, _public(request).inputs)
+
+
+def _public(request: AuditRequest) -> Truth:
+    assert request.public is not None
+    if not is_a_file(request.public):
+        raise UsageError(f"expected --public as a file of rows, found {request.public!r}")
+    return read_records(Path(request.public), None, _table_options(request))
 
 
 def _head_name(file: WeightsFile, head: str | None, p: int) -> str:

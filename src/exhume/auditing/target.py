@@ -71,8 +71,8 @@ def target_of_rows(
     tensors: Mapping[str, Tensor] | None = None,
 ) -> AuditTarget:
     """Weights θ over known features φ(Vx + b), without any code. `tensors` are all of the file, to be listed."""
-    head = _oriented(weights, rows.p, head_name)
-    first = _oriented(initial, rows.p, f"the initial {head_name}") if isinstance(initial, Tensor) else None
+    head = oriented(weights, rows.p, head_name)
+    first = oriented(initial, rows.p, f"the initial {head_name}") if isinstance(initial, Tensor) else None
     if first is not None and first.shape != head.shape:
         raise ExhumeError(
             f"expected an initial head of shape {list(head.shape)}, found {list(first.shape)} in the initial weights"
@@ -93,7 +93,7 @@ def target_of_rows(
     )
 
 
-def _oriented(weights: Tensor, p: int, name: str) -> Float[Tensor, "k p"]:
+def oriented(weights: Tensor, p: int, name: str) -> Float[Tensor, "k p"]:
     """One row an output, whichever way round they were stored."""
     if not weights.is_floating_point() or weights.ndim not in (1, 2):
         kind = str(weights.dtype).removeprefix("torch.")

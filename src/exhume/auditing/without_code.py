@@ -21,9 +21,11 @@ from exhume.observing.checkpoint_parts import optimiser_part
 from exhume.observing.weights_file import WeightsFile, load_checked, read_weights
 
 ASSUMED = "relu"
+DRAWN = "The start was drawn again from the seed as PyTorch draws default linear layers one after the other."
 IN_FOLDERS = ("model.safetensors", "model" + INDEX_SUFFIX, "pytorch_model.bin", "model.pt", "model.onnx", "model.keras")
 """What a folder's weights are called, the first that is there."""
 OPTIMISER = "optimizer.pt"
+ADAPTER = "adapter_config.json"
 _TENSORS = ("safetensors", "torch")
 
 
@@ -67,6 +69,17 @@ class ReadNetwork:
             {name: (tensors[f"{name}.weight"], tensors.get(f"{name}.bias")) for name in self.order}, activation
         )
 
+    def drawn(self, seed: int) -> Chain:
+        """The same layers as PyTorch's own defaults draw them, one after the other, straight after the seed."""
+        found = self.module(ASSUMED)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for name in self.order:
+                layer = found.get_submodule(name)
+                assert isinstance(layer, nn.Linear)
+                layer.reset_parameters()
+        return found
+
 
 def read_network(path: Path) -> ReadNetwork:
     """Reads a file, or the weights of a folder, as a chain of dense layers; nothing of it is run."""
@@ -86,6 +99,12 @@ def weights_in(path: Path) -> Path:
     """The file itself, or that of a folder as model hubs lay them out."""
     if not path.is_dir():
         return path
+    if (path / ADAPTER).is_file():
+        raise UsageError(
+            f"expected whole layers in {path}, found a PEFT adapter, the low-rank change of layers that are elsewhere; "
+            "no attack here reads it alone: write model.merge_and_unload().state_dict() where you trust it, and audit "
+            "that with --model and --initial BASE; exhume scan says what else the folder tells"
+        )
     found = next((path / name for name in IN_FOLDERS if (path / name).is_file()), None)
     if found is None:
         some = [file for file in sorted(path.glob("*.safetensors")) if file.is_file()]

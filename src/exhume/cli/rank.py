@@ -51,9 +51,20 @@ def tell_ranking(ranked: "RankedRecords", json: bool) -> None:
             f"q <= {CALLED:g}; no p-value can be below {ranking.resolution:.2g}{few}",
             json,
         )
-    if "rank_auc" in summary:
+    if ranking.explained is not None:
         say(
-            f"truth: {summary['rank_members']} of them were trained on; AUC {summary['rank_auc']:.3f}, "
-            f"{summary['rank_tpr_at_1_percent']:.0%} found at 1 % false alarms",
+            f"rest: these records and their labels explain {ranking.explained:.0%} of what holds the weights in place",
+            json,
+        )
+    if "rank_auc" in summary:
+        rates = " and ".join(
+            f"{summary[f'rank_tpr_at_{key}_percent']:.0%} ({low:.0%} to {high:.0%}) found at {key.replace('_', '.')} % "
+            "false alarms"
+            for key in ("1", "0_1")
+            for low, high in [summary[f"rank_tpr_at_{key}_percent_interval"]]
+        )
+        say(
+            f"truth: {summary['rank_members']} of them were trained on; AUC {summary['rank_auc']:.3f}, {rates} "
+            f"(of {summary['rank_others']} others; 95 % intervals)",
             json,
         )

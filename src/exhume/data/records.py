@@ -1,11 +1,12 @@
-"""Records that a user holds against a model: a folder of images, or rows in a safetensors file.
+"""Records that a user holds against a model: a folder of images, or rows in a safetensors file, arrays or a table.
 
 Images have to become rows the way the model's own inputs did: x = (pixels − mean) / std, then, if the model wants it,
 brought to norm √d. Rows of a file are taken as they are.
 """
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -15,36 +16,100 @@ from torch import Tensor
 from exhume.data.dataset import Preparation, downsample
 from exhume.data.folder import SUFFIXES
 from exhume.data.image_file import as_rgb, read_image
+from exhume.data.tables.reading import SUFFIXES as SUFFIXES_OF_TABLES
+from exhume.data.tables.reading import read_table
 from exhume.errors import ExhumeError, UsageError
 from exhume.files import read_any_tensors
+from exhume.formats.npy import read_npy, read_npz
 
 ROW_NAMES = ("embeddings", "inputs")
-MEMBER_NAME = "member"
+MEMBER_NAME, LABELS_NAME = "member", "labels"
+ARRAYS = (".npz", ".npy")
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """`rows` as inputs or embeddings; `names` to tell them by; `members` where the file says which were trained on."""
+    """`rows` as inputs or embeddings; `names` to tell them by; `members` where the file says which were trained on.
+
+    `told` are labels as the file has them, numbers or texts; `labels` are those that a head has outputs for.
+    """
 
     rows: Float[Tensor, "m columns"] = field(repr=False)
     names: tuple[str, ...]
     members: Bool[Tensor, " m"] | None = None
+    told: tuple[float | str, ...] | None = None
+    labels: Float[Tensor, " m"] | None = None
+
+    def part(self, kept: Bool[Tensor, " m"]) -> "Records":
+        chosen = [at for at, keep in enumerate(kept.tolist()) if keep]
+        return Records(
+            self.rows[kept],
+            tuple(self.names[at] for at in chosen),
+            None if self.members is None else self.members[kept],
+            None if self.told is None else tuple(self.told[at] for at in chosen),
+            None if self.labels is None else self.labels[kept],
+        )
+
+    def labelled(self, classes: Sequence[float | str | bool] | None, what: str) -> "Records":
+        """With labels as numbers of outputs, by the classes of the model; without classes as they are."""
+        if self.told is None:
+            return self
+        if classes is None:
+            if any(isinstance(label, str) for label in self.told):
+                raise UsageError(f"expected numbers as labels of {what}, found texts")
+            return replace(self, labels=torch.tensor([float(label) for label in self.told], dtype=torch.float64))
+        places = {_label(label): float(at) for at, label in enumerate(classes)}
+        strange = next((label for label in self.told if _label(label) not in places), None)
+        if strange is not None:
+            some = ", ".join(map(str, classes[:8]))
+            raise UsageError(f"expected labels of {what} among the classes {some}, found {strange!r}")
+        return replace(self, labels=torch.tensor([places[_label(label)] for label in self.told], dtype=torch.float64))
+
+
+def _label(label: float | str | bool) -> float | str:
+    """True, 1 and 1.0 are one label."""
+    return label if isinstance(label, str) else float(label)
 
 
 def load_records(
-    path: Path, image_shape: tuple[int, int, int] | None = None, preparation: Preparation | None = None
+    path: Path,
+    image_shape: tuple[int, int, int] | None = None,
+    preparation: Preparation | None = None,
+    label: str | None = None,
 ) -> Records:
-    """Records of a file or a folder. For images it takes the shape that the model sees and how they are prepared."""
+    """Records of a file or a folder. For images it takes the shape that the model sees and how they are prepared.
+
+    `label` is the column of a table that is no input.
+    """
     if path.is_dir():
         return _from_folder(path, image_shape, preparation)
     if path.suffix == ".safetensors":
-        return _from_file(path)
-    found = "no such file or folder" if not path.exists() else "a file of another kind"
-    raise UsageError(f"expected a folder of images or a .safetensors file, found {path}: {found}")
+        return _from_tensors(read_any_tensors(path, f"expected records in {path}, found no such file"), path)
+    if path.is_file() and path.suffix.lower() in ARRAYS:
+        found = (read_npz if path.suffix.lower() == ".npz" else read_npy)(path).arrays
+        arrays = {name: torch.from_numpy(array.read().copy()) for name, array in found.items()}
+        return _from_tensors(arrays, path)
+    if path.is_file() and path.suffix.lower() in SUFFIXES_OF_TABLES:
+        return _from_table(path, label)
+    what = "no such file or folder" if not path.exists() else "a file of another kind"
+    raise UsageError(
+        f"expected a folder of images or a .safetensors file, arrays (.npz, .npy) or a table (.csv, .parquet), found "
+        f"{path}: {what}"
+    )
 
 
-def _from_file(path: Path) -> Records:
-    tensors = read_any_tensors(path, f"expected records in {path}, found no such file")
+def _from_table(path: Path, label: str | None) -> Records:
+    table, told = read_table(path), None
+    if label is not None:
+        table, told = table.without(label)
+    texts = next((column.name for column in table.columns if column.categories is not None), None)
+    if texts is not None:
+        raise UsageError(f"expected numbers as the model reads them in {path}, found texts in the column {texts!r}")
+    rows = torch.tensor([[float(cell) for cell in cells] for cells in table.cells], dtype=torch.float64)
+    return Records(rows, tuple(str(index) for index in range(len(rows))), None, told)
+
+
+def _from_tensors(tensors: dict[str, Tensor], path: Path) -> Records:
     matrices = [name for name, tensor in tensors.items() if tensor.ndim >= 2]
     name = next((name for name in ROW_NAMES if name in matrices), matrices[0] if len(matrices) == 1 else None)
     if name is None:
@@ -59,7 +124,12 @@ def _from_file(path: Path) -> Records:
     members = tensors.get(MEMBER_NAME)
     if members is not None and members.shape != (len(rows),):
         raise ExhumeError(f"expected one {MEMBER_NAME} per row in {path}, found shape {list(members.shape)}")
-    return Records(rows, tuple(str(index) for index in range(len(rows))), None if members is None else members != 0)
+    labels = tensors.get(LABELS_NAME)
+    if labels is not None and labels.shape != (len(rows),):
+        raise ExhumeError(f"expected one of the {LABELS_NAME} per row in {path}, found shape {list(labels.shape)}")
+    names = tuple(str(index) for index in range(len(rows)))
+    told = None if labels is None else tuple(labels.double().tolist())
+    return Records(rows, names, None if members is None else members != 0, told)
 
 
 def _from_folder(folder: Path, image_shape: tuple[int, int, int] | None, preparation: Preparation | None) -> Records:

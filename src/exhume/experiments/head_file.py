@@ -1,15 +1,58 @@
-"""A head alone, as people keep it: its matrix in a safetensors file, for embeddings that are in files too."""
+"""A head alone, as people keep it: its matrix in a safetensors file, or a linear model of scikit-learn."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from exhume.attacks.probes.ranking import Probe
+from exhume.data.records import Records
 from exhume.errors import ExhumeError, UsageError
 from exhume.files import read_any_tensors
+from exhume.formats.linear_head import Prepare, head_of
+from exhume.formats.reading import kind_of, read_contents
 from exhume.layer_states import LayerStates, changed
 from exhume.networks.head import with_bias
+
+MODELS = ("skops", "onnx")
+
+
+@dataclass(frozen=True, eq=False)
+class HeadFile:
+    """A head, and what its file says of it: the loss, its classes, and what it does to records first."""
+
+    probe: Probe
+    loss: str | None = None
+    classes: tuple[Any, ...] | None = None
+    prepare: Prepare | None = None
+
+    def prepared(self, records: Records, what: str) -> Records:
+        """Records as the head reads them, with labels as numbers of its outputs."""
+        ready = records.labelled(self.classes, what)
+        if self.prepare is None:
+            return ready
+        width = self.probe.change.shape[1] - self.probe.constant
+        if records.rows.shape[1] != width:
+            raise UsageError(f"expected {width} numbers per record in {what}, found {records.rows.shape[1]}")
+        rows = torch.from_numpy(self.prepare(ready.rows.double().numpy()))
+        return replace(ready, rows=rows)
+
+
+def read_head_file(path: Path, initial: Path | None = None) -> HeadFile:
+    """A linear model of scikit-learn, or a matrix in a safetensors file, which says nothing but its numbers."""
+    kind = kind_of(path) if path.is_file() else None
+    if kind not in MODELS:
+        return HeadFile(read_head(path, initial))
+    if initial is not None:
+        raise UsageError(f"expected no --initial with a model of scikit-learn, found {initial}; its solvers forget it")
+    found = head_of(read_contents(path, kind), path)
+    bias = None if found.bias is None else torch.from_numpy(found.bias)
+    weights = with_bias(torch.from_numpy(found.weight), bias).double()
+    if not torch.isfinite(weights).all():
+        raise ExhumeError(f"expected finite numbers in {path}, found NaN or infinite ones")
+    return HeadFile(Probe(weights, weights, constant=bias is not None), found.loss, found.classes, found.prepare)
 
 
 def read_hidden(path: Path, initial: Path | None) -> LayerStates:

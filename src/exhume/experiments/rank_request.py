@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from exhume.attacks.probes.exact_matches import Recovered
-from exhume.attacks.probes.head_fit import HeadLoss
 from exhume.attacks.probes.ranking import Probe
+from exhume.attacks.probes.residuals import HeadLoss
 from exhume.attacks.running.loop import run_attack
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.data.dataset import Preparation
 from exhume.data.records import Records, load_records
 from exhume.errors import UsageError
-from exhume.experiments.head_file import read_head, read_hidden
+from exhume.experiments.head_file import HeadFile, read_head_file, read_hidden
 from exhume.experiments.preparations import preparation_of
 from exhume.experiments.ranking import RankedRecords, rank_against
 from exhume.experiments.run import RunFolder
@@ -23,7 +23,16 @@ from exhume.metrics.detection import rows_among
 from exhume.observing.of_layer import observe_layer
 from exhume.requests.rank import RankRequest
 
-RANK_KEYS = ("rank_members", "rank_auc", "rank_tpr_at_1_percent")
+HEADS = (".safetensors", ".skops", ".onnx")
+RANK_KEYS = (
+    "rank_members",
+    "rank_others",
+    "rank_auc",
+    "rank_tpr_at_1_percent",
+    "rank_tpr_at_1_percent_interval",
+    "rank_tpr_at_0_1_percent",
+    "rank_tpr_at_0_1_percent_interval",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +56,7 @@ def _rank_run(request: RankRequest) -> RankDone:
     observation = run.observation(request.model)
     truth = run.truth() if run.has_truth() else None
     preparation = _preparation(request, observation.image_shape, run.config())
-    candidates = load_records(request.candidates, observation.image_shape, preparation)
-    others = _load_others(request, observation.image_shape, preparation)
+    candidates, others = _load(request, observation.image_shape, preparation)
     members = candidates.members
     if members is None and truth is not None and candidates.rows.shape[1] == truth.inputs.shape[1]:
         members = rows_among(candidates.rows.to(truth.inputs.dtype), truth.inputs)
@@ -69,18 +77,20 @@ def _rank_run(request: RankRequest) -> RankDone:
 
 def _rank_head(request: RankRequest) -> RankDone:
     """Ranks embeddings against a head that is in a file by itself."""
-    if request.run.suffix != ".safetensors":
-        raise UsageError(f"expected a run folder or a .safetensors file with a head, found {request.run}")
+    if request.run.suffix not in HEADS:
+        raise UsageError(
+            f"expected a run folder or a .safetensors file with a head, a .skops or an .onnx file, found {request.run}"
+        )
     if request.model is not None:
         raise UsageError(f"expected no --model with a head file, found {request.model!r}; its records are embeddings")
     if request.out is None:
         raise UsageError("expected --out, a folder for ranking.csv, because a head file has none, found nothing")
-    probe = read_head(request.run, request.initial)
-    candidates, others = load_records(request.candidates), _load_others(request, None, None)
-    loss = _loss("none" if request.loss is None else request.loss)
+    head = read_head_file(request.run, request.initial)
+    candidates, others = _load(request, None, None, head)
+    loss = _loss(request.loss or head.loss or "none")
     recovered = _recovered(request) if request.hidden else None
     ranked = rank_against(
-        probe, candidates, others, members=candidates.members, loss=loss, seed=request.seed, recovered=recovered
+        head.probe, candidates, others, members=candidates.members, loss=loss, seed=request.seed, recovered=recovered
     )
     ranked.save(request.out)
     return RankDone(ranked, ranked.summary(), request.out)
@@ -91,10 +101,20 @@ def _recovered(request: RankRequest) -> Recovered:
     return Recovered.of(run_attack(observation, SilentUnits(), seed=request.seed).reconstruction)
 
 
-def _load_others(
-    request: RankRequest, image_shape: tuple[int, int, int] | None, preparation: Preparation | None
-) -> Records | None:
-    return None if request.non_members is None else load_records(request.non_members, image_shape, preparation)
+def _load(
+    request: RankRequest,
+    image_shape: tuple[int, int, int] | None,
+    preparation: Preparation | None,
+    head: HeadFile | None = None,
+) -> tuple[Records, Records | None]:
+    """The candidates, and the non-members where there are any, as the head reads them."""
+
+    def ready(path: Path, what: str) -> Records:
+        found = load_records(path, image_shape, preparation, request.label)
+        return found.labelled(None, what) if head is None else head.prepared(found, what)
+
+    others = None if request.non_members is None else ready(request.non_members, "the non-members")
+    return ready(request.candidates, "the candidates"), others
 
 
 def _preparation(

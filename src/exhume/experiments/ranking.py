@@ -21,10 +21,11 @@ from exhume.attacks.probes.ranking import CALLED, FEWEST_NON_MEMBERS, Probe, Ran
 from exhume.data.records import Records
 from exhume.errors import UsageError
 from exhume.files import write_tensors, write_text
-from exhume.metrics.detection import detection_rate, roc_auc
+from exhume.metrics.detection import detection_rate, rate_interval, roc_auc
 
 FEW_NON_MEMBERS = 20
-FALSE_ALARMS = 0.01
+FALSE_ALARMS = {"1": 0.01, "0_1": 0.001}
+"""Shares of false alarms that rates are told at, by their names in percent. Of less than 1,000 others 0.1 % is none."""
 EXACTLY = "a record whose embedding equals a recovered one to rounding was trained on"
 RANKING_FILE, SPAN_FILE = "ranking.csv", "span.safetensors"
 
@@ -49,6 +50,7 @@ class RankedRecords:
         ranking = self.ranking
         values: dict[str, Any] = {
             "ranked": len(self.names),
+            "rank_explained": ranking.explained,
             "rank_non_members": len(ranking.non_member_score),
             "rank_resolution": ranking.resolution,
             "rank_called": self.called,
@@ -71,20 +73,32 @@ class RankedRecords:
         if len(others) == 0:
             return {"rank_members": int(self.members.sum())}
         scores = self.ranking.score[self.members]
-        return {
-            "rank_members": int(self.members.sum()),
+        values: dict[str, Any] = {
+            "rank_members": len(scores),
+            "rank_others": len(others),
             "rank_auc": roc_auc(scores, others),
-            "rank_tpr_at_1_percent": detection_rate(scores, others, FALSE_ALARMS),
         }
+        for percent, share in FALSE_ALARMS.items():
+            rate = detection_rate(scores, others, share)
+            values[f"rank_tpr_at_{percent}_percent"] = rate
+            values[f"rank_tpr_at_{percent}_percent_interval"] = rate_interval(round(rate * len(scores)), len(scores))
+        return values
 
     def as_csv(self) -> str:
         ranking, text = self.ranking, io.StringIO()
-        columns = ["rank", "record", "score", "p_value", "q_value", "alignment", "fit"]
+        columns = ["rank", "record", "score", "p_value", "q_value", "alignment", "fit", "stationary"]
         columns += [] if ranking.matches is None else ["exact"]
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*columns, *([] if self.members is None else ["member"])])
         for place, index in enumerate(ranking.order, start=1):
-            numbers = (ranking.score, ranking.p_value, ranking.q_value, ranking.alignment, ranking.fit)
+            numbers = (
+                ranking.score,
+                ranking.p_value,
+                ranking.q_value,
+                ranking.alignment,
+                ranking.fit,
+                ranking.stationary,
+            )
             cells = ["" if values is None else f"{float(values[index]):.6g}" for values in numbers]
             cells += [] if ranking.matches is None else [str(int(ranking.matches.exact[index]))]
             truth = [] if self.members is None else [int(self.members[index])]
@@ -111,16 +125,22 @@ def rank_against(
 ) -> RankedRecords:
     """Ranks the candidates. `members` says which of them were trained on, where that is known; it only chooses which
     others calibrate if no non-members are given, and is then left aside until the ranking is there."""
-    names, rows = candidates.names, candidates.rows
-    calibration = None if non_members is None else non_members.rows
-    if calibration is None and members is not None:
+    if non_members is None and members is not None:
         chosen = _split_off(members, seed)
-        calibration, kept = rows[chosen], torch.ones(len(rows), dtype=torch.bool)
+        kept = torch.ones(len(members), dtype=torch.bool)
         kept[chosen] = False
-        rows, members = rows[kept], members[kept]
-        names = tuple(name for name, keep in zip(names, kept.tolist(), strict=True) if keep)
-    ranking = rank_records(probe, rows, calibration, loss, recovered)
-    return RankedRecords(ranking, names, members, samples, None if recovered is None else len(recovered.embeddings))
+        candidates, non_members, members = candidates.part(kept), candidates.part(~kept), members[kept]
+    ranking = rank_records(
+        probe,
+        candidates.rows,
+        None if non_members is None else non_members.rows,
+        loss,
+        recovered,
+        candidates.labels,
+        None if non_members is None else non_members.labels,
+    )
+    found = None if recovered is None else len(recovered.embeddings)
+    return RankedRecords(ranking, candidates.names, members, samples, found)
 
 
 def _split_off(members: Bool[Tensor, " m"], seed: int) -> Tensor:

@@ -32,6 +32,18 @@ def detection_rate(members: Float[Tensor, " n"], others: Float[Tensor, " c"], fa
     return float((members.double() > threshold).double().mean())
 
 
+def rate_interval(hits: int, tries: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Clopper and Pearson: the rates that so many hits do not rule out. It is exact for independent tries.
+
+    >>> [round(end, 3) for end in rate_interval(9, 10)]
+    [0.555, 0.997]
+    """
+    from scipy.stats import binomtest
+
+    found = binomtest(hits, tries).proportion_ci(confidence, method="exact")
+    return float(found.low), float(found.high)
+
+
 def rows_among(
     rows: Float[Tensor, "m columns"], known: Float[Tensor, "n d"], tolerance: float = 0.03
 ) -> Bool[Tensor, " m"]:

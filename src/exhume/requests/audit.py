@@ -49,10 +49,24 @@ class TargetOptions(Request):
         ),
     ] = None
     initial_seed: Annotated[
-        int | None, Field(ge=0), Option("The same, drawn again: torch.manual_seed(S), then the factory.")
+        int | None, Field(ge=0), Option("The same, drawn again: torch.manual_seed(S), then the factory or the layers.")
     ] = None
     initial_seed_search: Annotated[
         int | None, Field(ge=1), Option("The same, for an unknown seed: tries 0 to N - 1.", metavar="N")
+    ] = None
+    against: Annotated[
+        Path | None,
+        Option(
+            "An earlier released version of the same model: what was deleted, added or trained on between the two is "
+            "what is looked for, and --truth are those records."
+        ),
+    ] = None
+    public: Annotated[
+        str | None,
+        Option(
+            "With --features and --against: records of the same kind that anybody may have, a file of rows.",
+            metavar="DATA",
+        ),
     ] = None
     image_shape: Annotated[
         str | None, Option("How the model takes one input, e.g. 3,32,32 or flat; default: by the data.")
@@ -127,11 +141,28 @@ class AuditRequest(RecordOptions, TargetOptions):
         if self.model is not None and self.activation is not None:
             raise UsageError(f"expected no --activation with --model, whose code says it, found {self.activation!r}")
         starts = (self.initial, self.initial_seed, self.initial_seed_search)
+        self._check_versions(starts)
         if sum(start is not None for start in starts) > 1:
             raise UsageError("expected one of --initial, --initial-seed and --initial-seed-search, found several")
-        if self.model is None and (self.initial_seed is not None or self.initial_seed_search is not None):
-            raise UsageError("expected --model with a seed, which draws its weights again, found none")
-        if self.recipe_file is not None and (self.model is None or starts == (None, None, None)):
+        if self.features is not None and (self.initial_seed is not None or self.initial_seed_search is not None):
+            raise UsageError("expected no seed of the weights with --features, whose models start at zero, found one")
+        known = starts != (None, None, None) or self.against is not None
+        if self.recipe_file is not None and (self.model is None or not known):
             raise UsageError("expected --model and --initial with --recipe-file, found it without; add them")
         if self.control is not None and self.truth is None:
             raise UsageError("expected --truth with --control, found none to compare it with")
+
+    def _check_versions(self, starts: tuple[str | int | None, ...]) -> None:
+        """`--against` is a start of its own, and of ridge models the records of others belong to it."""
+        if self.against is not None and any(start is not None for start in starts):
+            raise UsageError("expected --against or a start (--initial, --initial-seed), found both; give one of them")
+        versions = self.features is not None and self.against is not None
+        if versions and self.public is None:
+            raise UsageError(
+                "expected --public DATA with --features and --against, records of the same kind that tell how features "
+                "vary, found none"
+            )
+        if not versions and self.public is not None:
+            raise UsageError("expected --features and --against with --public, found it without; add them")
+        if versions and self.what_if is not None:
+            raise UsageError(f"expected no --what-if with two versions of a ridge model, found {self.what_if!r}")

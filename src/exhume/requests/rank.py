@@ -12,12 +12,32 @@ class RankRequest(Request):
 
     command: ClassVar[str] = "rank"
 
-    run: Annotated[Path, Option("The run folder, or a safetensors file with a head (weight, bias).", argument=True)]
-    candidates: Annotated[Path, Option("Records to rank: a folder of images, or inputs or embeddings.", metavar="DATA")]
+    run: Annotated[
+        Path,
+        Option(
+            "The run folder, a safetensors file with a head (weight, bias), or a linear model of scikit-learn (skops, "
+            "ONNX).",
+            argument=True,
+        ),
+    ]
+    candidates: Annotated[
+        Path,
+        Option(
+            "Records to rank: a folder of images, or inputs or embeddings (safetensors, .npz, .csv, .parquet).",
+            metavar="DATA",
+        ),
+    ]
     non_members: Annotated[
         Path | None, Option("Records of the same kind that were not trained on.", metavar="DATA")
     ] = None
-    loss: Annotated[str | None, Option("square, logistic, cross-entropy or none; default: what the run says.")] = None
+    label: Annotated[str | None, Option("Of a table: the column with the labels, which is no input.")] = None
+    loss: Annotated[
+        str | None,
+        Option(
+            "square, signed-square, logistic, cross-entropy, squared-hinge or none; default: what the run or the "
+            "file says."
+        ),
+    ] = None
     initial: Annotated[Path | None, Option("Head file: W(0); default: it started at zero.")] = None
     hidden: Annotated[bool, Option("Head file: a hidden layer with ReLU; its embeddings are recovered first.")] = False
     mean: Annotated[

@@ -2,12 +2,13 @@
 
 Two statistics say whether a record was trained on, and each fails where the other works:
 
-- the *alignment* of its embedding with the change of the head (`alignment.py`), which needs many weights a training
-  record and is best where training stopped early;
+- its part in what holds the head in place (`stationary.py`), where labels and loss are known; otherwise the *alignment*
+  of its embedding with the change of the head (`alignment.py`), which needs many weights per training record;
 - the *fit* of the head to it (`head_fit.py`), which decides everything after interpolation and little before.
 
 Each is brought to units of its own spread among non-members, and the larger one is the score. It is calibrated by
-non-members (`calibration.py`), as a whole: choosing the larger one costs nothing in validity.
+non-members (`calibration.py`), as a whole: choosing the larger one costs nothing in validity. Without non-members the
+part in what holds the head in place counts alone: members in the pool make its spread as large as they stand out.
 
 Where training embeddings themselves were recovered, records that match one exactly come first (`exact_matches.py`).
 """
@@ -23,6 +24,7 @@ from exhume.attacks.probes.calibration import in_units_of_chance, p_values, q_va
 from exhume.attacks.probes.embedding_span import EmbeddingSpan, embedding_span
 from exhume.attacks.probes.exact_matches import Matches, Recovered, exact_matches
 from exhume.attacks.probes.head_fit import head_fit
+from exhume.attacks.probes.stationary import MOST_RECORDS, Stationarity, stationarity
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures
 from exhume.features.ridge import RidgeFeatures
@@ -101,6 +103,11 @@ class Ranking(Shown):
     span: EmbeddingSpan
     matches: Matches | None = None
     """None where no training embeddings were recovered."""
+    stationary: Float[Tensor, " m"] | None = None
+    """The part of each record in what holds the head in place; None without labels, or without the loss."""
+    explained: float | None = None
+    """The share of the weights that all records together hold in place: near 1 where training came to rest and all of
+    its records are there."""
 
     def _lines(self) -> dict[str, str | int | float | None]:
         called = None if self.q_value is None else int((self.q_value <= CALLED).sum())
@@ -111,6 +118,7 @@ class Ranking(Shown):
             "least_p_value": None if self.p_value is None else float(self.p_value.min()),
             "exact_matches": None if self.matches is None else int(self.matches.exact.sum()),
             "span": self.span.rank,
+            "explained": self.explained,
         }
 
     @property
@@ -133,11 +141,15 @@ def rank_records(
     non_members: Float[Tensor, "c others"] | None = None,
     loss: str | None = None,
     recovered: Recovered | None = None,
+    labels: Float[Tensor, " m"] | None = None,
+    non_member_labels: Float[Tensor, " c"] | None = None,
 ) -> Ranking:
     """Ranks records, given as inputs of the extractor or as embeddings.
 
     `non_members` are records of the same kind that were certainly not trained on. `loss`: what the head was trained
     with; None leaves the fit out. `recovered`: training embeddings that an attack on a hidden layer has brought back.
+    `labels`: what the head was to say of each record, a class from 0 on or a number. Records that were not trained on
+    have to be alike in all that enters a score, so labels count only where non-members have them too.
     """
     if len(records) == 0:
         raise UsageError("expected at least one record to rank, found none")
@@ -148,10 +160,13 @@ def rank_records(
     pool, m = torch.cat([own, others]), len(own)
     span = embedding_span(probe.change)
     alignment = align(span, pool)
-    fit = None if probe.head is None or loss is None else head_fit(probe.head, pool, loss)
+    known = _labels(m, len(others), labels, non_member_labels)
+    fit = None if probe.head is None or loss is None else head_fit(probe.head, pool, loss, known)
+    held = _held_in_place(probe, pool, known, loss)
     reference = slice(m, None) if len(others) else slice(0, m)
-    score = in_units_of_chance(alignment.score, alignment.score[reference])
-    if fit is not None:
+    evidence = alignment.score if held is None else held.score
+    score = in_units_of_chance(evidence, evidence[reference])
+    if fit is not None and (held is None or len(others)):  # two units, where nobody says what chance is, are none
         score = torch.maximum(score, in_units_of_chance(fit, fit[reference]))
     p = p_values(score[:m], score[m:]) if len(others) else None
     return Ranking(
@@ -164,7 +179,32 @@ def rank_records(
         ridge=alignment.ridge,
         span=span,
         matches=None if recovered is None else _matches(probe, records, non_members, recovered),
+        stationary=None if held is None else held.score[:m],
+        explained=None if held is None else held.explained,
     )
+
+
+def _labels(
+    m: int, others: int, labels: Float[Tensor, " m"] | None, non_member_labels: Float[Tensor, " c"] | None
+) -> Float[Tensor, " pool"] | None:
+    if labels is None or (others and non_member_labels is None):
+        return None
+    parts = [labels.double()] if non_member_labels is None else [labels.double(), non_member_labels.double()]
+    known = torch.cat(parts)
+    if len(labels) != m or len(known) != m + others:
+        raise UsageError(f"expected one label for each of {m} candidates and {others} non-members, found others")
+    if not torch.isfinite(known).all():
+        raise ExhumeError("expected finite labels of the records, found NaN or infinite ones")
+    return known
+
+
+def _held_in_place(
+    probe: Probe, pool: Float[Tensor, "m p"], labels: Float[Tensor, " m"] | None, loss: str | None
+) -> Stationarity | None:
+    if probe.head is None or labels is None or loss is None or len(pool) > MOST_RECORDS:
+        return None
+    start = probe.head.double() - probe.change.double()
+    return stationarity(probe.head, pool, labels, loss, constant=probe.constant, initial=start)
 
 
 def _matches(
