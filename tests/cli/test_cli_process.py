@@ -19,7 +19,7 @@ def own_handler() -> Iterator[None]:
 def test_ctrl_c_outside_of_a_command_is_one_line_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def pressed() -> None:
+    def pressed(_: float) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(exhume.cli.app, "main", pressed)
@@ -31,7 +31,7 @@ def test_ctrl_c_outside_of_a_command_is_one_line_too(
 
 @pytest.mark.parametrize("code", [0, 1, 130])
 def test_ctrl_c_after_the_end_changes_nothing(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    def leave() -> None:
+    def leave(_: float) -> None:
         raise SystemExit(code)
 
     monkeypatch.setattr(exhume.cli.app, "main", leave)

@@ -85,7 +85,7 @@ def test_a_file_may_mark_its_members(tmp_path: Path) -> None:
     [
         ({"a": torch.ones(2, 2), "b": torch.ones(2, 2)}, "found a, b"),
         ({"inputs": torch.ones(2, 2, dtype=torch.int64)}, "floating point"),
-        ({"inputs": torch.ones(2, 2), "member": torch.ones(3)}, "one member a row"),
+        ({"inputs": torch.ones(2, 2), "member": torch.ones(3)}, "one member per row"),
     ],
 )
 def test_files_without_usable_rows_are_refused(tmp_path: Path, tensors: dict[str, Tensor], complaint: str) -> None:
@@ -96,11 +96,11 @@ def test_files_without_usable_rows_are_refused(tmp_path: Path, tensors: dict[str
 
 def test_missing_damaged_and_foreign_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.safetensors").write_bytes(b"nothing")
-    (tmp_path / "rows.npy").write_bytes(b"nothing")
+    (tmp_path / "rows.joblib").write_bytes(b"nothing")
     for name, complaint in (("none.safetensors", "no such file"), ("broken.safetensors", "whole safetensors")):
         with pytest.raises(ExhumeError, match=complaint):
             load_records(tmp_path / name)
     with pytest.raises(UsageError, match="a file of another kind"):
-        load_records(tmp_path / "rows.npy")
+        load_records(tmp_path / "rows.joblib")
     with pytest.raises(UsageError, match="no such file or folder"):
         load_records(tmp_path / "nowhere")

@@ -97,11 +97,11 @@ def _decides(found: Reconstruction) -> bool:
     return found.outcome is Outcome.PARTIAL and found.held_out_loss is not None and found.held_out_loss < EXPLAINED
 
 
-def best_of(attempts: tuple[Attempt, ...]) -> Attempt | None:
+def best_of(attempts: tuple[Attempt, ...], came_back: Callable[[Attempt], int] = lambda _: 0) -> Attempt | None:
     """The attempt that shows most: by outcome, then by what it leaves unexplained of the weights it never saw.
 
     Pictures that were told apart by their edges, and that nothing confirms, show more than what did not converge or was
-    refuted."""
+    refuted. `came_back`: how many records an attempt gave, where there are records: what they show comes first."""
 
     def rank(attempt: Attempt) -> tuple[int, bool, float]:
         assert attempt.attacked is not None
@@ -111,6 +111,8 @@ def best_of(attempts: tuple[Attempt, ...]) -> Attempt | None:
         return place, not pictured, found.loss if found.held_out_loss is None else found.held_out_loss
 
     ran = [attempt for attempt in attempts if attempt.attacked is not None]
+    counts = [came_back(attempt) for attempt in ran]
+    ran = [attempt for attempt, count in zip(ran, counts, strict=True) if count == max(counts)]
     layers = [attempt for attempt in ran if attempt.offer.layer is not None]
     most = max(layers, key=_shown, default=None)  # losses of different layers are not of one kind
     return min((attempt for attempt in ran if attempt not in layers or attempt is most), key=rank, default=None)

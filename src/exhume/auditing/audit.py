@@ -4,6 +4,7 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from exhume.files import SCHEMA
 from exhume.metrics.floor import floor_of
 from exhume.observation import Observation
 from exhume.report.content import case_of, describe, gather, gauge_section
-from exhume.report.evidence import Evidence
+from exhume.report.evidence import Evidence, with_truth
 from exhume.report.page import write_page
 from exhume.report.recipes import check_recipes, recipes_section
 from exhume.report.subject import Artefact, Subject
@@ -186,7 +187,7 @@ def run_audit(
     share = settings.seconds / (2 if settings.what_if else 1)
     kept = None if progress is None else progress.of("as published", target.observation)
     attempts = _attacked(target.observation, plan.offers, share - spent, settings, watch, kept)
-    best = best_of(attempts)
+    best = best_of(attempts, partial(_came_back, question))
     refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
     if best is None and refusals and OUT_OF_TIME not in refusals:
         raise ExhumeError("; ".join(refusals))  # weights that none takes: a pipeline shall not go on with those
@@ -227,6 +228,21 @@ def _check_records(question: Question) -> None:
     for name, records in given.items():
         if records is not None and records.inputs.shape[1] != d:
             raise UsageError(f"expected {name} of d = {d} numbers, found {records.inputs.shape[1]}")
+
+
+def _came_back(question: Question, attempt: Attempt) -> int:
+    """How many records an attempt gave, at most up to their norm; 0 where there are none, or it gave pieces of them."""
+    truth, observation = question.truth, attempt.offer.seen(question.target.observation)
+    found = None if attempt.attacked is None else attempt.attacked.reconstruction
+    if (
+        truth is None
+        or found is None
+        or found.candidates.shape[1] != truth.inputs.shape[1]
+        or not len(found.candidates)
+    ):
+        return 0
+    evidence = with_truth(truth, found, observation, {}, None if question.control is None else question.control.inputs)
+    return max(evidence.recovered or 0, evidence.directions or 0)
 
 
 def _subject(
@@ -335,7 +351,7 @@ def _reaudited(
     question: Question, settings: AuditSettings, defended: Defended, attempts: tuple[Attempt, ...]
 ) -> dict[str, Any]:
     seen = replace(question, target=defended.target)
-    subject = _subject(seen, settings, AuditPlan((), ()), attempts, best_of(attempts))
+    subject = _subject(seen, settings, AuditPlan((), ()), attempts, best_of(attempts, partial(_came_back, seen)))
     failures = [attempt.failure for attempt in attempts if attempt.failure]
     note = "; ".join([part for part in (defended.note, *failures) if part])
     cost = cost_of(defended, question.target, question.truth, question.control)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from exhume.attacks import heavy_ball
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
@@ -74,7 +75,7 @@ def test_a_copy_is_the_weaker_one_of_two_candidates_in_one_direction(
     observation: Observation, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = torch.cat([data.inputs, -data.inputs[1:2]])
-    monkeypatch.setattr(HeavyBall, "_start", lambda self, problem: _at(rows))
+    monkeypatch.setattr(heavy_ball, "_start", lambda problem, norm: _at(rows))
     (guess,) = guess_samples(observation, (4,), HeavyBall(iterations=1))
     assert guess.copies == 1
     assert set(guess.copy.nonzero().flatten().tolist()) <= {1, 3}
