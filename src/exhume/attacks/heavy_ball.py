@@ -12,17 +12,20 @@ For networks it is the same loss and the same steps, with gradients through the 
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from exhume.attacks.foundation.composition import Composition
+from exhume.attacks.foundation.given import of_the_head
 from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.judgement import Case, Resources
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.method import ModuleMethod
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.single_layer.method import RidgeMethod
@@ -173,6 +176,13 @@ class ModuleHeavyBall(_Descent, ModuleMethod):
     def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
         """None in audits: it takes far longer than quasi-Newton on the same loss."""
         return ()
+
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[ModuleProblem]:
+        """Neither smooth pictures nor the first layer's span are made use of."""
+        case = ModuleCase.open(observation, seed, held_out, resources)
+        return replace(case, given=of_the_head(observation), facts={})
 
     def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
         def evaluate(candidates: Tensor) -> Evaluation:

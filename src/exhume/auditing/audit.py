@@ -234,12 +234,9 @@ def _came_back(question: Question, attempt: Attempt) -> int:
     """How many records an attempt gave, at most up to their norm; 0 where there are none, or it gave pieces of them."""
     truth, observation = question.truth, attempt.offer.seen(question.target.observation)
     found = None if attempt.attacked is None else attempt.attacked.reconstruction
-    if (
-        truth is None
-        or found is None
-        or found.candidates.shape[1] != truth.inputs.shape[1]
-        or not len(found.candidates)
-    ):
+    if truth is None or found is None or not len(found.candidates):
+        return 0
+    if found.candidates.shape[1] != truth.inputs.shape[1]:
         return 0
     evidence = with_truth(truth, found, observation, {}, None if question.control is None else question.control.inputs)
     return max(evidence.recovered or 0, evidence.directions or 0)
