@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -81,3 +82,22 @@ def test_an_outer_moment_comes_after_an_inner_one() -> None:
     with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 1.0):
         inner_and_then_more(done)
     assert done == ["inner"]
+
+
+def test_code_of_a_library_is_not_cut_in_two() -> None:
+    """One that keeps books without a thought of exceptions: they are balanced whenever it is given up."""
+    library: dict[str, Any] = {}
+    source = "def booked(books):\n    books.append(1)\n    for _ in range(200): pass\n    books.pop()\n"
+    exec(compile(source, "<a library>", "exec"), library)
+
+    def use(books: list[int]) -> None:
+        while True:
+            library["booked"](books)
+            for _ in range(200):
+                pass
+
+    for _ in range(20):
+        books: list[int] = []
+        with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 0.01):
+            use(books)
+        assert books == []
