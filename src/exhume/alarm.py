@@ -1,9 +1,9 @@
 """An end to what takes too long: at a given moment the work under way is given up, wherever it is.
 
 The system's timer (SIGALRM) raises `OutOfTime` between two operations of the interpreter, so that no method has to look
-at a clock; one product or factorisation is never cut in two. Nor, for half a second, is code of a library, which may keep
-books of its own (a stack of contexts) that an exception in its midst would leave unbalanced: the timer rings again. There
-is one such timer per process, and signals reach the main thread alone: in other threads nothing is given up.
+at a clock; one product or factorisation is never cut in two. Nor, for half a second, is code of a library: it may keep
+books of its own (a stack of contexts) that an exception in its midst would leave unbalanced, so the timer rings again.
+There is one such timer per process, and signals reach the main thread alone: in other threads nothing is given up.
 """
 
 import math
@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-
 
 AGAIN, PATIENCE = 1e-3, 0.5  # seconds
 LIBRARIES = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"], "<")
