@@ -18,8 +18,11 @@ from ordinary_networks import LEAKS, Trained, cifar, faces, flipped, train
 from silent_scoring import attack
 from torch import Tensor
 
+from exhume.data.config import DataConfig
+from exhume.data.load import load
 from exhume.layer_states import LayerStates, changed
 from exhume.observing.optimiser_states import optimiser_layer
+from exhume_papers.studies.ordinary_network import first_layer, train_faces
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,20 @@ def _faces(raw: bool) -> Callable:  # type: ignore[type-arg]
     return make
 
 
+def _demo(raw: bool) -> Callable:  # type: ignore[type-arg]
+    """The faces and the network of `exhume demo`."""
+
+    def make(data_dir: Path, seed: int) -> tuple[LayerStates, Tensor]:
+        data = load(DataConfig(name="faces", samples=50, norm="keep", seed=seed))
+        inputs = data.inputs.float()
+        if raw:
+            inputs = data.preparation.to_pixels(inputs, data.preparation.scale).flatten(1)
+        before, after = train_faces(inputs, seed)
+        return changed(first_layer(before), first_layer(after), bias=True), inputs
+
+    return make
+
+
 CASES = {
     "n100": Case("CIFAR-10, n = 100, 3072-1000-1000-10", _images(100, 1000, 1000, 10)),
     "n50": Case("the same, n = 50", _images(50, 1000, 1000, 10)),
@@ -69,6 +86,8 @@ CASES = {
     "adam": Case("Adam's exp_avg after 50 steps, n = 50", _adam),
     "faces": Case("faces, standardised, 625-2000-2, n = 50", _faces(raw=False)),
     "raw-faces": Case("faces, raw pixels, 625-2000-2, n = 50", _faces(raw=True)),
+    "demo": Case("the demo's faces, standardised", _demo(raw=False)),
+    "demo-raw": Case("the demo's faces, raw pixels", _demo(raw=True)),
     "n200": Case("CIFAR-10, n = 200, 3072-2000-10", _images(200, 2000, 10), seconds=300.0),
     "n500": Case(
         "CIFAR-10, n = 500, 3072-5000-10, rate 0.001",

@@ -44,8 +44,8 @@ class Dug:
 def dig_faces(seed: int = 0) -> Dug:
     """Trains a network of 625-2000-2 on 50 faces, forgets them, and digs them out again."""
     data = load(DataConfig(name="faces", samples=SAMPLES, norm="keep", seed=seed))
-    before, after = _train(data.inputs.float(), seed)
-    states = changed(_first_layer(before), _first_layer(after), bias=True, name="0")
+    before, after = train_faces(data.inputs.float(), seed)
+    states = changed(first_layer(before), first_layer(after), bias=True, name="0")
     found = run_attack(observe_layer(states), SilentUnits(), seed=seed).reconstruction
     inputs, candidates = data.inputs.float(), found.candidates.float()
     order = match(inputs, candidates, sign_free=False).candidate
@@ -55,11 +55,11 @@ def dig_faces(seed: int = 0) -> Dug:
     return Dug(before, after, found, pixels[0], pixels[1], errors)
 
 
-def _first_layer(state: dict[str, Tensor]) -> Float[Tensor, "h c"]:
+def first_layer(state: dict[str, Tensor]) -> Float[Tensor, "h c"]:
     return with_bias(state["0.weight"], state["0.bias"])
 
 
-def _train(inputs: Float[Tensor, "n d"], seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def train_faces(inputs: Float[Tensor, "n d"], seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = nn.Sequential(nn.Linear(inputs.shape[1], UNITS), nn.ReLU(), nn.Linear(UNITS, CLASSES))
