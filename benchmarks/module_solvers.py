@@ -16,12 +16,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from exhume.attacks.foundation.conjugate_gradients import conjugate_gradients
 from exhume.attacks.foundation.judgement import Resources
+from exhume.attacks.foundation.projection import Projection
 from exhume.attacks.modules.case import ModuleCase
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.quasi_newton import QuasiNewton
-from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss
+from exhume.attacks.modules.span import GeneralSpanLoss
 from exhume.experiments.run import RunFolder
 from exhume.features.module import Linearisation
 from exhume.metrics.errors import reconstruction_error
@@ -29,7 +31,7 @@ from exhume.metrics.errors import reconstruction_error
 PRODUCTS, FORCING = 20, 0.1
 
 
-def lbfgs(loss: GeneralSpanLoss, coordinates: Coordinates, z: Tensor, passes: int) -> GeneralFit:
+def lbfgs(loss: GeneralSpanLoss, coordinates: Coordinates, z: Tensor, passes: int) -> Projection:
     rule = QuasiNewton(gain=0.0)
     start = rule.start(loss, coordinates, z)
     fit = start.point.fit
@@ -64,11 +66,11 @@ class GaussNewton:
         return self.pull(pushed - onto.to(pushed.dtype).T @ features)
 
 
-def gauss_newton(loss: GeneralSpanLoss, coordinates: Coordinates, z: Tensor, passes: int) -> GeneralFit:
+def gauss_newton(loss: GeneralSpanLoss, coordinates: Coordinates, z: Tensor, passes: int) -> Projection:
     damping, model = 0.1, GaussNewton(loss, coordinates, z)
     scale = float((model.descent * model.curve(model.descent)).sum() / model.descent.square().sum())
     while loss.passes < passes:
-        step = conjugate_gradients(model, damping * scale)
+        step = solved(model, damping * scale)
         trial = GaussNewton(loss, coordinates, model.z + step)
         if trial.fit.loss < model.fit.loss:
             model, damping = trial, max(damping / 3, 1e-8)
@@ -77,19 +79,8 @@ def gauss_newton(loss: GeneralSpanLoss, coordinates: Coordinates, z: Tensor, pas
     return model.fit
 
 
-def conjugate_gradients(model: GaussNewton, shift: float) -> Tensor:
-    solution, left = torch.zeros_like(model.descent), model.descent
-    direction, product = left, float(left.square().sum())
-    first = product
-    for _ in range(PRODUCTS):
-        image = model.curve(direction) + shift * direction
-        length = product / max(float((direction * image).sum()), 1e-30)
-        solution, left = solution + length * direction, left - length * image
-        new = float(left.square().sum())
-        if new < FORCING**2 * first:
-            break
-        direction, product = left + (new / product) * direction, new
-    return solution
+def solved(model: GaussNewton, shift: float) -> Tensor:
+    return conjugate_gradients(lambda x: model.curve(x) + shift * x, model.descent, PRODUCTS, FORCING**2).x
 
 
 def main() -> None:

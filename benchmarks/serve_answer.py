@@ -31,11 +31,22 @@ def make_files(folder: Path, megabytes: int) -> list[Path]:
     return [folder / "large.safetensors", folder / "large.pt"]
 
 
-def drop(page: Page, address: str, path: Path) -> dict[str, float]:
+def drop_file(page: Page, selector: str, path: Path) -> None:
+    """Drags a file onto what `selector` names, as a hand with a mouse does."""
+    place = page.locator(selector).bounding_box()
+    assert place is not None
+    middle = {"x": place["x"] + place["width"] / 2, "y": place["y"] + place["height"] / 2}
+    carried = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    hand = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        hand.send("Input.dispatchDragEvent", {"type": kind, "data": carried} | middle)
+
+
+def answered(page: Page, address: str, path: Path) -> dict[str, float]:
     """Seconds from the drop until each answer stands on the page."""
     page.goto(address)
     began, told = time.monotonic(), {}
-    page.set_input_files("#file-weights", path)
+    drop_file(page, ".slot[data-role=weights]", path)
     for name, shown in (("gauge", "#gauge-title:not(:empty)"), ("scan", "#scan-sentence:not(:empty)")):
         page.locator(shown).wait_for(timeout=PATIENCE)
         told[name] = round(time.monotonic() - began, 2)
@@ -58,7 +69,7 @@ def main() -> None:
             with sync_playwright() as driver:
                 browser = driver.chromium.launch(executable_path=asked.browser, args=["--no-sandbox"])
                 for path in files:
-                    seconds = drop(browser.new_page(), address, path)
+                    seconds = answered(browser.new_page(), address, path)
                     print(json.dumps({"file": path.name, "bytes": path.stat().st_size} | seconds))
                 browser.close()
         finally:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import warnings
 import zipfile
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 from onnx import TensorProto, helper
 from pyarrow import parquet
 from safetensors.torch import save_file
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -47,8 +49,54 @@ def make_published(folder: Path) -> None:
     (folder / "train.csv").write_text("age,city,ill\n31,Ulm,0\n52,Bern,1\n47.5,Ulm,1\n")
     parquet.write_table(pyarrow.table({"age": [31.0, 52.0], "city": ["Ulm", "Bern"]}), folder / "train.parquet")
     (folder / "scales.json").write_text('{"age": [40, 10.5], "ill": [0, 1]}')
+    skops.io.dump(StandardScaler().fit(x[:, :2]), folder / "scaler.skops")
+    (folder / "recipe.json").write_text('{"optimiser": "adam", "rate": 0.001, "steps": 50, "labels": [3, 1, 4]}')
+    (folder / "outline.bin").write_bytes(b"[[0, 2], [7, 1]]\nabc")
+    _make_heads(folder, x, y)
+    _make_adapter(folder / "adapter", x)
     _make_onnx(folder / "svc.onnx", x)
     _make_keras(folder)
+
+
+def _make_heads(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
+    """Linear models as `exhume rank` takes them, with a scaler in front."""
+    skops.io.dump(make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y), folder / "head.skops")
+    scaler = helper.make_node("Scaler", ["x"], ["h"], domain="ai.onnx.ml", offset=[0.0] * 3, scale=[1.0] * 3)
+    linear = helper.make_node(
+        "LinearClassifier",
+        ["h"],
+        ["label", "scores"],
+        domain="ai.onnx.ml",
+        coefficients=[1.0, 2.0, 3.0, -1.0, -2.0, -3.0],
+        intercepts=[0.5, -0.5],
+        classlabels_ints=[0, 1],
+        post_transform="LOGISTIC",
+    )
+    taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])]
+    given = [helper.make_tensor_value_info("label", TensorProto.INT64, [None])]
+    onnx.save(helper.make_model(helper.make_graph([scaler, linear], "g", taken, given)), folder / "head.onnx")
+
+
+def _make_adapter(folder: Path, x: np.ndarray) -> None:
+    """In the layout that peft writes, with its base model beside it."""
+    folder.mkdir()
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "base_model_name_or_path": "org/base", "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(settings | {"alpha_pattern": {"fc1": 8}}))
+    tensors = {
+        "base_model.model.fc1.lora_A.weight": torch.ones(2, 3),
+        "base_model.model.fc1.lora_B.weight": torch.ones(5, 2),
+        "base_model.model.words.lora_embedding_A": torch.ones(2, 6),
+        "base_model.model.words.lora_embedding_B": torch.ones(4, 2),
+        "base_model.model.fc2.weight": torch.ones(2, 5),
+        "base_model.model.fc2.bias": torch.ones(2),
+    }
+    save_file(tensors, folder / "adapter_model.safetensors")
+    own = {name: values for name, values in tensors.items() if "words" not in name}
+    (folder.parent / "plain-adapter").mkdir()
+    shutil.copy(folder / "adapter_config.json", folder.parent / "plain-adapter")
+    save_file(own, folder.parent / "plain-adapter" / "adapter_model.safetensors")
+    base = {"fc1.weight": torch.ones(5, 3), "fc1.bias": torch.ones(5)}
+    save_file(base | {"fc2.weight": torch.zeros(2, 5), "fc2.bias": torch.zeros(2)}, folder.parent / "base.safetensors")
 
 
 def _make_onnx(path: Path, x: np.ndarray) -> None:

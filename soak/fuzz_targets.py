@@ -21,25 +21,30 @@ from exhume.attacks.running.snapshots import load_snapshots
 from exhume.attacks.subspace.file import read_subspace
 from exhume.auditing.from_files import read_question
 from exhume.auditing.records import TableOptions, read_records, read_rows
+from exhume.auditing.stored_versions import stored_changes
 from exhume.auditing.without_code import read_network
 from exhume.cli.app import main
 from exhume.data.config import DataConfig
 from exhume.data.image_file import read_image
 from exhume.data.load import load
 from exhume.data.records import load_records
-from exhume.experiments.head_file import read_head
+from exhume.experiments.adapted_layer import layer_of
+from exhume.experiments.head_file import read_head, read_head_file
 from exhume.experiments.run import RunFolder
 from exhume.experiments.truth import load_truth
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import MappedRows
+from exhume.formats.adapter import read_adapter
 from exhume.formats.reading import read_contents
 from exhume.known import load_known
 from exhume.observation import load_observation
 from exhume.observing.weights_file import read_weights
+from exhume.recipe import read_recipe
 from exhume.reconstruction import load_reconstruction
 from exhume.report.page import rebuild
 from exhume.requests.audit import AuditRequest
 from exhume.scanning.scan import scan
+from exhume.serving.outline import read_parts
 from exhume.tensor_header import read_header
 from exhume_papers.data.unpack import unpack
 from exhume_papers.studies.trials import Trials
@@ -136,6 +141,31 @@ def _scan(work: Path, changed: Path) -> None:
             finding.rows.read()
 
 
+def _adapter(work: Path, changed: Path) -> None:
+    scan(changed.parent)
+    base = str(changed.parents[1] / "base.safetensors")
+    read_question(AuditRequest(weights=changed.parent, initial=base, out=work / "audit"))
+
+
+def _adapted_layer(work: Path, changed: Path) -> None:
+    layer_of(read_adapter(changed.parent), None, 3, changed.parent)
+
+
+def _versions(work: Path, changed: Path) -> None:
+    stored_changes(changed, changed.with_name("svc" + changed.suffix))
+    stored_changes(changed.with_name("svc" + changed.suffix), changed)
+
+
+def _outline(work: Path, changed: Path) -> None:
+    content = changed.read_bytes()
+    for part in read_parts(content, len(content)):
+        assert part.content is not None
+
+
+def _scaler(work: Path, changed: Path) -> None:
+    read_records(changed.with_name("train.csv"), how=TableOptions(scaling=str(changed)))
+
+
 def _scales(work: Path, changed: Path) -> None:
     read_records(changed.with_name("train.csv"), how=TableOptions(scaling=str(changed)))
 
@@ -175,6 +205,10 @@ def _evaluate(work: Path, changed: Path) -> None:
 
 
 ARCHIVES = tuple(f"published/{name}" for name in ("svc.skops", "mlp.skops", "dense.keras", "arrays.npz"))
+HEADS = ("published/head.skops", "published/head.onnx")
+ADAPTER = ("adapter", "plain-adapter")
+ADAPTER_CONFIGS = tuple(f"published/{name}/adapter_config.json" for name in ADAPTER)
+ADAPTER_TENSORS = tuple(f"published/{name}/adapter_model.safetensors" for name in ADAPTER)
 PLAIN = tuple(f"published/{name}" for name in ("svc.onnx", "dense.h5", "rows.npy", "knn.joblib", "checkpoint.pt"))
 AUDITED = ("weights", "V", "rows", "initial", "control")
 RUN_FILES = ("config.json", "summary.json", "observation.safetensors", "truth.safetensors")
@@ -198,6 +232,19 @@ TARGETS = (
     Target("features", "safetensors", ("V.safetensors",), _rows, 2),
     Target("subspace", "safetensors", ("basis.safetensors",), lambda _, p: read_subspace(p, 3), 2),
     Target("head", "safetensors", ("head.safetensors",), lambda _, p: read_head(p), 2),
+    Target("head-models", "bytes", HEADS, lambda _, p: read_head_file(p), 3),
+    Target("head-archives", "archive", HEADS[:1], lambda _, p: read_head_file(p), 3),
+    Target("adapter", "safetensors", ADAPTER_TENSORS, _adapter, 3),
+    Target("adapter-config", "json", ADAPTER_CONFIGS, _adapter, 3),
+    Target("adapted-layer", "safetensors", ADAPTER_TENSORS, _adapted_layer, 2),
+    Target("adapted-layer-config", "json", ADAPTER_CONFIGS, _adapted_layer, 2),
+    Target("versions", "bytes", ("published/svc.skops", "published/svc.onnx"), _versions, 2),
+    Target("versions-archives", "archive", ("published/svc.skops",), _versions, 2),
+    Target("recipe", "json", ("published/recipe.json",), lambda _, p: read_recipe(p), 2),
+    Target("scaler", "archive", ("published/scaler.skops",), _scaler, 2),
+    Target("outline", "bytes", ("published/outline.bin",), _outline, 2),
+    Target("arrays", "archive", ("published/arrays.npz",), lambda _, p: load_records(p), 1),
+    Target("one-tensor-file", "safetensors", ("published/one.safetensors",), _published, 2),
     Target("records", "safetensors", ("embeddings.safetensors",), lambda _, p: load_records(p), 2),
     Target("rows", "safetensors", ("rows.safetensors", "runs/rf/truth.safetensors"), lambda _, p: read_rows(p), 3),
     Target("weights", "safetensors", ("weights.safetensors", "layers.safetensors"), lambda _, p: read_weights(p), 4),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.activations import activation
+from exhume.attacks.firing.attack import FiringPatterns
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall, ModuleHeavyBall
 from exhume.attacks.informed.attack import InformedAttack
@@ -130,6 +131,7 @@ CASES: dict[str, Callable[[], MethodCase]] = {
     "module-newton": lambda: MethodCase(network(), ModuleNewton(iterations=15, starts=1)),
     "ntk": lambda: MethodCase(two_layers(), NtkAttack(iterations=60, **SHORT), "rows"),
     "kkt": lambda: MethodCase(two_layers(), KktAttack(iterations=60, **SHORT), "rows"),
+    "firing-patterns": lambda: MethodCase(two_layers(), FiringPatterns(2), "rows"),
     "informed": lambda: MethodCase(with_known(random_features(), False), InformedAttack(20)),
     "informed, with labels": lambda: MethodCase(with_known(random_features(), True), InformedAttack(20)),
     "informed, linear": lambda: MethodCase(linear_model(), InformedAttack()),

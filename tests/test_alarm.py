@@ -1,6 +1,8 @@
 """What takes too long is given up at its moment, and a timer of somebody else's goes on."""
 
+import json
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -101,3 +103,59 @@ def test_code_of_a_library_is_not_cut_in_two() -> None:
         with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 0.01):
             use(books)
         assert books == []
+
+
+def test_work_that_is_nearly_all_a_librarys_is_given_up_as_soon_as_it_returns() -> None:
+    library: dict[str, Any] = {"monotonic": time.monotonic}
+    source = "def long(until):\n    while monotonic() < until: pass\n"
+    exec(compile(source, "<a library>", "exec"), library)
+    turns: list[int] = []
+
+    def use() -> None:
+        while len(turns) < 1000:
+            library["long"](time.monotonic() + 0.02)
+            turns.append(1)
+
+    with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 0.05):
+        use()
+    assert len(turns) < 10, "more than the one call that was under way"
+
+
+def test_a_debugger_that_was_there_goes_on() -> None:
+    def debugger(frame: Any, event: str, argument: Any) -> None:
+        pass
+
+    def use() -> None:
+        while True:
+            json.dumps(list(range(1000)))
+
+    before = sys.gettrace()
+    sys.settrace(debugger)
+    try:
+        with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 0.02):
+            use()
+        assert sys.gettrace() is debugger
+    finally:
+        sys.settrace(before)
+
+
+def test_gradients_that_were_switched_off_when_time_was_over_are_on_again() -> None:
+    def switch_off() -> None:
+        torch.set_grad_enabled(False)
+        busy(20)
+
+    with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 0.05):
+        switch_off()
+    assert torch.is_grad_enabled()
+
+
+def test_gradients_are_as_they_were_wherever_a_block_without_them_is_left() -> None:
+    def enter_and_leave() -> None:
+        while True:
+            with torch.no_grad():
+                pass
+
+    for trial in range(40):
+        with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 0.02 + trial * 1e-4):
+            enter_and_leave()
+        assert torch.is_grad_enabled()

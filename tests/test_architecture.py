@@ -30,6 +30,17 @@ def test_every_name_behind_a_path_is_defined_there() -> None:
         assert name in defined, (path, name)
 
 
+def test_every_file_that_the_source_names_is_there() -> None:
+    files = [path.relative_to(ROOT).as_posix() for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")]
+    lost = [
+        (path.name, named)
+        for path in (ROOT / "src").rglob("*.py")
+        for named in re.findall(r"`([\w/]+\.py)`", path.read_text())
+        if not any(f"/{file}".endswith(f"/{named}") for file in files)
+    ]
+    assert lost == []
+
+
 def test_every_folder_of_the_packages_is_on_the_page() -> None:
     for package in ("exhume", "exhume_papers"):
         for folder in sorted((ROOT / "src" / package).glob("*/__init__.py")):

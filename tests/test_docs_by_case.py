@@ -104,6 +104,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_skops(network, folder / "mlp.skops")
     write_pools(folder, dice)
     write_versions(folder, dice)
+    write_stored(folder, dice)
+    write_adapter(folder)
     return folder
 
 
@@ -135,6 +137,42 @@ def write_versions(folder: Path, dice: np.random.Generator) -> None:
     save_file({"inputs": torch.from_numpy(x[100:]).float()}, folder / "public.safetensors")
 
 
+def write_stored(folder: Path, dice: np.random.Generator) -> None:
+    """A kernel machine with and without one of its support vectors."""
+    x = dice.normal(size=(60, 5))
+    labels = (x[:, 0] + dice.normal(size=60) > 0).astype(int)
+    older = SVC().fit(x, labels)
+    save_skops(older, folder / "older.skops")
+    kept = np.arange(60) != older.support_[3]
+    save_skops(SVC().fit(x[kept], labels[kept]), folder / "newer.skops")
+    np.save(folder / "erased.npy", x[~kept])
+
+
+def write_adapter(folder: Path) -> None:
+    """A LoRA adapter of rank 8 on the first layer of a small network, and a new head, trained on four records."""
+    place = folder / "adapter"
+    place.mkdir()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        first, head, rows = nn.Linear(10, 60), nn.Linear(60, 3), torch.randn(30, 10)
+        base = {"1.weight": first.weight, "1.bias": first.bias, "2.weight": head.weight, "2.bias": head.bias}
+        save_file({name: value.detach().clone() for name, value in base.items()}, folder / "base.safetensors")
+        down, up = nn.Parameter(torch.randn(8, 10) / 5), nn.Parameter(torch.zeros(60, 8))
+        optimiser = torch.optim.SGD([down, up, *head.parameters()], 0.1)
+        for _ in range(50):
+            optimiser.zero_grad()
+            outputs = head(torch.relu(first(rows[:4]) + rows[:4] @ down.T @ up.T))
+            nn.functional.cross_entropy(outputs, torch.tensor([0, 1, 2, 0])).backward()
+            optimiser.step()
+    tensors = {"1.lora_A.weight": down, "1.lora_B.weight": up, "2.weight": head.weight, "2.bias": head.bias}
+    named = {f"base_model.model.{name}": value.detach().clone() for name, value in tensors.items()}
+    save_file(named, place / "adapter_model.safetensors")
+    (place / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 8, "lora_alpha": 8}')
+    for name, part in (("pool", rows[:15]), ("others", rows[15:])):
+        with (folder / f"adapter-{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([[f"m{at}" for at in range(10)], *part.tolist()])
+
+
 @pytest.mark.usefixtures("shapes_unchecked")
 @pytest.mark.parametrize("command", [*of_scan(), *of_audit()])
 def test_a_command_of_the_docs_works(
@@ -143,7 +181,13 @@ def test_a_command_of_the_docs_works(
     monkeypatch.chdir(files)
     done = exhume(*shlex.split(command)[1:])
     assert done.returncode == 0, done.stderr
-    if " audit " in command and ("--initial" in command or "--against before" in command):
+    if " audit adapter" in command:
+        assert "Trained as a whole, and attacked: 2." in done.stdout
+    elif " rank adapter" in command:
+        assert "4 of 15 records lie in it to rounding" in done.stdout
+    elif "--against older" in command:
+        assert "deleted: the numbers of all later records fall there" in done.stdout
+    elif " audit " in command and ("--initial" in command or "--against before" in command):
         assert "Recovered" in done.stdout.splitlines()[2] or "recovered" in done.stdout.lower()
         assert "silent-units (seed 0): recovered" in done.stdout
 

@@ -18,9 +18,9 @@ from exhume.attacks.running.loop import _fingerprint
 from exhume.cli.app import main
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.run import RunFolder
-from exhume.features.rows import DrawnRows, HeldRows, hold, row_sums
+from exhume.features.rows import DrawnRows, HeldRows, hold
 from exhume.files import read_any_tensors, read_tensors
-from exhume.leftovers import Claim
+from exhume.leftovers import Claim, remove_leftovers
 from exhume.observing.of_features import observe_features
 from exhume.report.page import write_report
 from exhume.strict_json import parse_json
@@ -72,6 +72,18 @@ def test_a_sweep_leaves_files_of_others_and_of_the_living_alone(tmp_path: Path) 
     assert len(list(tmp_path.rglob(".notes.tmp"))) == 3
     assert (tmp_path / "victims" / "abc").is_dir()
     living.release()
+
+
+def test_a_pipe_with_the_name_of_a_leftover_holds_nobody_up(tmp_path: Path) -> None:
+    pipe = tmp_path / ".report.html.1234abcd.exhume.tmp"
+    os.mkfifo(pipe)
+    timer = threading.Timer(10, lambda: os.close(os.open(pipe, os.O_RDWR)))  # lets whoever waits for a writer go on
+    timer.daemon = True
+    timer.start()
+    began = time.monotonic()
+    remove_leftovers(tmp_path)
+    timer.cancel()
+    assert time.monotonic() - began < 9
 
 
 CODE = """[[victim]]
@@ -176,6 +188,31 @@ def test_sigterm_keeps_what_was_found(run: Path) -> None:
     assert RunFolder(run).reconstruction().iterations > 0
 
 
+IN_THE_BACKGROUND = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what a script leaves in the background
+import exhume.cli, exhume.cli.app
+def work(began):
+    print("at work", flush=True)
+    time.sleep(100)
+exhume.cli.app.main = work
+exhume.cli.main()
+"""
+
+
+def test_sigterm_ends_a_command_that_a_script_left_in_the_background() -> None:
+    command = [sys.executable, "-c", IN_THE_BACKGROUND]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"at work\n"
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, said) == (130, b"exhume: interrupted\n")
+
+
 def holds(process: int, folder: Path) -> bool:
     """Whether it has the folder open, which it does to lock it."""
     names = list(Path(f"/proc/{process}/fd").iterdir())
@@ -190,8 +227,8 @@ def test_every_row_tells_one_v_from_another() -> None:
     ours, theirs = (_fingerprint(observe_features(v, weights, "relu")) for v in (rows, other))
     assert ours != theirs
     drawn = DrawnRows(seed=1, p=700, d=3)
-    assert row_sums(drawn) != row_sums(DrawnRows(seed=2, p=700, d=3))
-    assert row_sums(hold(drawn)) == row_sums(HeldRows(hold(drawn).values.clone()))
+    assert drawn.telltale() != DrawnRows(seed=2, p=700, d=3).telltale()
+    assert hold(drawn).telltale() == HeldRows(hold(drawn).values.clone()).telltale()
 
 
 def test_runs_prints_no_escapes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,14 @@ RESULTS = (
     "victim", "model, data, recipe", "the attacker knows", "attack", "recovered", "median error", "worst", "control",
     "calls (wrong)", "s", "of a core", "verdict",
 )  # fmt: skip
+SHORT = ("victim", "the attacker knows", "recovered", "median error", "verdict")
+LONG = ("victim", "attack", "worst", "control", "calls (wrong)", "s", "of a core")
 SAID = ("victim", "with records", "without records")
 FACTS = (
     "victim", "n", "d", "first layer", "rank", "gap", "silent", "floor, halfway", "floor, end", "p/(dn)", "drift",
 )  # fmt: skip
+FIRST_LAYER = ("victim", "n", "d", "first layer", "rank", "gap", "silent")
+HEAD = ("victim", "floor, halfway", "floor, end", "p/(dn)", "drift")
 OPENING = """# Real models
 
 What comes back from models as people train them: plain PyTorch, default layers with bias, raw or standardised data,
@@ -28,11 +32,20 @@ for scoring only. Seconds are those of the whole audit, by the clock and as time
 other work besides, an attack gets less of the second than of the first.
 
 ## What came back
+![Share of the records that came back from each model](images/real-models.png)
+
 A record is *recovered* if a candidate, matched one to one, is closer than a tenth of the record's own norm and closer
-than its nearest control record. Errors are over each record's own norm, 1 where no candidate is closer. Control
-records were not trained on; they are counted in the same way. A *call* is a candidate that the certificate trusts; it
-is wrong if training saw no input within a tenth of it. A row with 0 says that these attacks, in this time, did not find
-anything. It does not say that nothing can be found.
+than its nearest control record. Errors are over each record's own norm, 1 where no candidate is closer. A row with 0
+says that these attacks, in this time, did not find anything. It does not say that nothing can be found.
+"""
+TRAINED = """
+## How each was trained
+"""
+DETAIL = """
+## In detail
+*Worst* is the largest error. *Control* counts records that were not trained on, in the same way. A *call* is a
+candidate that the certificate trusts. It is wrong if training saw no input within a tenth of it. *s* are seconds by the
+clock, *of a core* those of one core.
 """
 SENTENCES = """
 ## What the audit says
@@ -52,10 +65,19 @@ features of the records moved, over their size.
 
 def page(rows: Sequence[Row], missing: Sequence[str] = ()) -> str:
     """`missing` are victims without a row."""
-    parts = [OPENING.format(budget=rows[0].budget), results_table(rows)]
+    lines = [_results_line(same) for same in by_victim(rows)]
+    parts = [OPENING.format(budget=rows[0].budget), chosen(SHORT, RESULTS, lines)]
     parts += [f"\nNot measured in this run: {', '.join(missing)}."] if missing else []
-    parts += [SENTENCES, said_table(rows)]
-    return "\n".join([*parts, TRUE, facts_table(rows)]) + "\n"
+    parts += [TRAINED, chosen(("victim", "model, data, recipe"), RESULTS, lines), DETAIL, chosen(LONG, RESULTS, lines)]
+    facts = [_facts_line(same[0]) for same in by_victim(rows)]
+    parts += [SENTENCES, said_table(rows), TRUE, chosen(FIRST_LAYER, FACTS, facts), "", chosen(HEAD, FACTS, facts)]
+    return "\n".join(parts) + "\n"
+
+
+def chosen(wanted: Sequence[str], columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of some of the columns: one of all of them is too wide to read."""
+    places = [columns.index(name) for name in wanted]
+    return table(wanted, [[line[place] for place in places] for line in lines])
 
 
 def results_table(rows: Sequence[Row]) -> str:

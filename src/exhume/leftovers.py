@@ -50,7 +50,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _remove_unless_owned(path: Path) -> None:
-    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe of that name would wait for a writer
     try:
         if locked(lock):
             _remove(path)

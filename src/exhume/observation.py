@@ -36,6 +36,7 @@ FEATURES_FILE = "features.safetensors"
 INITIAL_FILE = "initial.safetensors"
 OTHER_TENSORS = {"head": 2, "subspace": 2, "initial_bias": 1, "output_bias": 1}
 """Fields of an observation that its file may hold, with their number of dimensions."""
+REPEATED = 1e-4  # singular values of the weights, over the largest: outputs that repeat each other show 1e-7
 Initial = Literal["zero", "known", "seed", "distribution"]
 
 
@@ -145,6 +146,12 @@ class Observation(Shown):
     @property
     def p(self) -> int:
         return self.weights.numel()
+
+    @property
+    def equations(self) -> int:
+        """p, where outputs that repeat each other count once: those of a two-class cross-entropy move oppositely."""
+        rank = int(torch.linalg.matrix_rank(self.weights.double(), rtol=REPEATED))
+        return max(rank, 1) * self.weights.shape[1]
 
     @property
     def d(self) -> int:

@@ -90,7 +90,7 @@ class Reconstruction(Shown):
     held_out: HeldOut | None = None
     """What the attack kept out of its fit, as it recorded it; None in files of the first form."""
     given: dict[str, str] = field(default_factory=dict)
-    """What the attack was given and made use of (`attacks/given.py`); empty in files of the first form."""
+    """What the attack was given and made use of (`attacks/foundation/given.py`); empty in files of the first form."""
     image_shape: tuple[int, int, int] | None = None
     """Channels, height and width of a candidate, where it is a picture."""
     request: dict[str, Any] = field(default_factory=dict)

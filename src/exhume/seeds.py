@@ -24,3 +24,8 @@ def derive(seed: int, purpose: Purpose) -> int:
 
 def generator(seed: int, purpose: Purpose, device: torch.device | str = "cpu") -> torch.Generator:
     return torch.Generator(device=device).manual_seed(derive(seed, purpose))
+
+
+def start_of(seed: int, stream: int = 0) -> torch.Generator:
+    """Random numbers for the start of an attack; further streams (restarts) are independent of the first."""
+    return generator(derive(seed, "start") + stream, "start")

@@ -1,12 +1,14 @@
 """How a head was drawn before training, up to the seed: what somebody knows who has the code, but not the seed."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhume import seeds
 from exhume.errors import UsageError
 
 Kind = Literal["normal", "network"]
@@ -16,7 +18,7 @@ Kind = Literal["normal", "network"]
 class StartRule:
     """A head of `outputs` × `width` numbers.
 
-    "normal": N(0, 1 / width), by `networks.initialisation.normal_head`. "network": the head of the network that the
+    "normal": N(0, 1 / width), by `normal_head`. "network": the head of the network that the
     features' own source builds, drawn with all the rest of it. `kept` are the columns that are left after pruning.
     """
 
@@ -43,3 +45,8 @@ class StartRule:
             if not counted or not 0 <= int(kept.min()) <= int(kept.max()) < width:
                 raise UsageError(f"expected numbers of columns below {width} of the initial head, found others")
         return cls(kind, outputs, width, kept)
+
+
+def normal_head(outputs: int, width: int, seed: int) -> Float[Tensor, "k h"]:
+    """A head with entries N(0, 1 / width), in float32."""
+    return torch.randn(outputs, width, generator=seeds.generator(seed, "network")) / math.sqrt(width)

@@ -37,7 +37,7 @@ def test_preactivations_are_those_of_a_layer_that_moved_by_as_much_as_the_pair_s
     initial, change = HeldRows(normal(H, D, seed=3)), HeldRows(1e-3 * normal(H, D, seed=4))
     trained = HeldRows(initial.values + change.values)
     halfway = hold(LoweredRows(MixedRows(trained, 0.5, initial, 0.5), SUBSPACE, torch.float64), dtype=torch.float64)
-    rows = drifted_rows(halfway, MixedRows(trained, 1.0, initial, -1.0), SUBSPACE).values
+    rows = drifted_rows(halfway.values, MixedRows(trained, 1.0, initial, -1.0), SUBSPACE).values
     first, second = rows[:, :R], rows[:, R:]
     torch.testing.assert_close(first.norm(), second.norm())
     # τ of the way instead of half of it: b = (τ − 1/2) z

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.attacks.foundation.spectrum import Spectrum
-from exhume.attacks.subspace.first_layer import first_layer_spectrum, told_of_first_layer
+from exhume.attacks.subspace.first_layer import first_layer_note, first_layer_spectrum
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
@@ -90,7 +90,7 @@ def test_a_change_of_full_rank_is_told_and_not_called_exact(change: Tensor) -> N
     found = first_layer_spectrum(trained, initial)
     assert not found.exact
     assert "full rank" in found.describe()
-    assert "not used" in told_of_first_layer(found)
+    assert "not used" in first_layer_note(found)
 
 
 @pytest.mark.parametrize(

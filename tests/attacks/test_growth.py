@@ -1,8 +1,6 @@
-import math
-
 import torch
 
-from exhume.attacks.single_layer.growth import Growth
+from exhume.attacks.single_layer.growth import GROWTH, Growth
 
 NONE = torch.zeros(0, 2)
 
@@ -30,6 +28,6 @@ def test_the_best_score_is_kept_however_small_the_gain() -> None:
 
 def test_what_a_checkpoint_keeps_is_enough_to_go_on() -> None:
     for growth in (Growth(True), grown([1.0, 0.9], drifts=True)):
-        restored = Growth.restored(growth.numbers(), growth.tensors(), drifts=True)
-        assert (restored.mark, restored.best, restored.since) == (growth.mark, growth.best, growth.since)
-    assert math.isinf(Growth.restored(Growth().numbers(), {}).mark)
+        restored = Growth(True)
+        GROWTH.restore(restored, GROWTH.save(growth), torch.device("cpu"))
+        assert restored == growth

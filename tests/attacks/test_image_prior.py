@@ -14,8 +14,7 @@ from exhume.attacks.foundation.state import State
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.search import Level, PriorFits, merged, proposals, pruned, refined
-from exhume.attacks.prior.span_basis import SpanBasis
-from exhume.attacks.prior.spectrum import Spectrum
+from exhume.attacks.prior.spectrum import SpanBasis, Spectrum
 from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack

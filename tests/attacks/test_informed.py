@@ -9,6 +9,7 @@ from exhume import seeds
 from exhume.attacks.informed.attack import InformedAttack
 from exhume.attacks.informed.missing_sample import least_squares, remainder
 from exhume.attacks.running.loop import run_attack
+from exhume.attacks.single_layer import certificate
 from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
@@ -63,6 +64,16 @@ def test_a_stationary_relu_fit_is_inverted_in_closed_form(bias: float, dtype: st
     assert error(data, found) < 1e-6
     assert found.outcome is Outcome.RECOVERED
     assert found.candidates.shape == (1, D)
+
+
+def test_a_search_in_double_precision_on_single_precision_weights_is_judged_where_unknowns_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(certificate, "DENSE", 1)
+    data, observation = ridge("relu", fit="min-norm", dtype="float32", params=400)
+    found = attack(observation, known_of(data, labels=False))
+    assert error(data, found) < 1e-4
+    assert found.certificate.held_out_loss is not None
 
 
 @pytest.mark.parametrize("name", ["relu", "gelu", "relu+tanh", "tanh"])

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
+from exhume.attacks.foundation.levenberg import REFUSALS, DampingState, Move
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer import levenberg
-from exhume.attacks.single_layer.gauss_newton import Move
-from exhume.attacks.single_layer.levenberg import REFUSALS, DampingState, Levenberg
+from exhume.attacks.single_layer.levenberg import Levenberg
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.split_step import split_move
 from exhume.features.ridge import RidgeFeatures

@@ -305,6 +305,19 @@ def test_the_numbers_of_a_trace_come_back_as_what_they_were(tmp_path: Path) -> N
     ]
 
 
+def test_stages_of_a_method_may_note_different_numbers(tmp_path: Path) -> None:
+    lines: tuple[dict[str, float], ...] = (
+        {"iteration": 1, "resolution": 256},
+        {"iteration": 2, "phase": 0, "loss": 0.5},
+    )
+    save_checkpoint(tmp_path / "c", Checkpoint({}, State({}, {}), lines))
+    loaded = load_checkpoint(tmp_path / "c", {})
+    assert loaded is not None
+    assert loaded.trace == lines
+    assert isinstance(loaded.trace[0]["resolution"], int)
+    assert isinstance(loaded.trace[1]["phase"], int)
+
+
 def test_what_was_kept_of_the_way_comes_back_with_the_checkpoint(tmp_path: Path) -> None:
     checkpoint, first, other, later = tmp_path / "checkpoint", SnapshotKeeper(), SnapshotKeeper(), SnapshotKeeper()
     stopped = run_attack(OBSERVATION, METHOD, watch=interrupt_at(3), checkpoint=checkpoint, keeper=first)

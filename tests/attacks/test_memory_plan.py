@@ -12,7 +12,7 @@ from exhume.activations import activation
 from exhume.attacks.foundation.ranks import ALONE
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.running.loop import Limits, run_attack
-from exhume.attacks.running.memory_budget import require_room
+from exhume.attacks.running.prepare import require_room
 from exhume.attacks.single_layer.memory_plan import FEWEST, PROCESS_BYTES, Sizes, least_bytes, room_for
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.errors import UsageError

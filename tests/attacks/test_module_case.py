@@ -1,6 +1,7 @@
 """A network's features as a case: whole groups are kept aside, and what is unseen decides."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 from exhume.attacks.foundation.judgement import Resources
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.modules.case import ModuleCase, curvature, split_coordinates
+from exhume.attacks.modules.linearised import expected_squares
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -21,23 +23,29 @@ D, H, N, K = 6, 120, 3, 2
 RESOURCES = Resources(None, torch.float64, torch.float64, torch.device("cpu"))
 
 
-def network() -> nn.Module:
+def network(dim: float = 1.0) -> nn.Module:
+    """`dim`: how much the first layer sees of the last input."""
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        return nn.Sequential(nn.Linear(D, 40), nn.Tanh(), nn.Linear(40, H), nn.Tanh(), nn.Linear(H, K)).double()
+        made = nn.Sequential(nn.Linear(D, 40), nn.Tanh(), nn.Linear(40, H), nn.Tanh(), nn.Linear(H, K)).double()
+    first = made[0]
+    assert isinstance(first, nn.Linear)
+    with torch.no_grad():
+        first.weight[:, -1] *= dim
+    return made
 
 
-def observed(noise: float = 0.0) -> tuple[Observation, torch.Tensor]:
+def observed(noise: float = 0.0, dim: float = 1.0, norm: bool = True) -> tuple[Observation, torch.Tensor]:
     stream = torch.Generator().manual_seed(1)
     samples = to_norm(torch.randn(N, D, generator=stream, dtype=torch.float64), math.sqrt(D))
-    features = penultimate_features(network(), "4", (D,))
+    features = penultimate_features(network(dim), "4", (D,))
     weights = torch.randn(K, N, generator=stream, dtype=torch.float64) @ features(samples)
     weights = weights + noise * weights.std() * torch.randn(weights.shape, generator=stream, dtype=torch.float64)
-    return Observation(features, weights, Knowledge(N, math.sqrt(D), "known")), samples
+    return Observation(features, weights, Knowledge(N, math.sqrt(D) if norm else None, "known")), samples
 
 
-def case_of(noise: float = 0.0) -> tuple[ModuleCase, torch.Tensor]:
-    observation, samples = observed(noise)
+def case_of(noise: float = 0.0, dim: float = 1.0, norm: bool = True) -> tuple[ModuleCase, torch.Tensor]:
+    observation, samples = observed(noise, dim, norm)
     case = ModuleNewton().open_case(observation, 0, 0.2, RESOURCES)
     assert isinstance(case, ModuleCase)
     return case, samples
@@ -97,6 +105,38 @@ def test_features_that_drifted_a_little_leave_confident_candidates_and_a_missing
     assert judged.certificate.outcome is Outcome.RECOVERED
     assert min(judged.certificate.confidence) > 0.5
     assert case.judge(samples[1:]).certificate.outcome is not Outcome.RECOVERED
+
+
+def test_what_a_layer_on_the_way_hardly_sees_is_not_called_recovered() -> None:
+    """Where norms are not known: candidates with one input turned round explain the weights as well as the samples."""
+    case, samples = case_of(noise=1e-3, dim=1e-4, norm=False)
+    turned = samples * torch.tensor([*[1.0] * (D - 1), -1.0]).double()
+    wrong = (turned - samples).norm(dim=1) / math.sqrt(D) > 0.1
+    assert bool(wrong.any())
+    judged = case.judge(turned).certificate
+    assert judged.held_out_loss is not None
+    assert judged.held_out_loss < 1e-4, "else it proves nothing"
+    assert max(judged.confidence) < 0.5
+    seen, others = case_of(noise=1e-3, norm=False)
+    assert min(seen.judge(others).certificate.confidence) > 0.5
+
+
+@pytest.mark.parametrize("norm_known", [True, False])
+def test_the_error_to_expect_is_that_of_a_fit_to_noise(norm_known: bool) -> None:
+    case, samples = case_of()
+    loss = case.problem.loss
+    clean, sizes = loss.fit(samples), samples.square().sum(dim=1)
+    stream = torch.Generator().manual_seed(2)
+    noise, steps = 1e-8, []
+    for _ in range(200):
+        noisy = noise**0.5 * torch.randn(clean.residual.shape, generator=stream, dtype=torch.float64)
+        left = noisy - (clean.gram_inverse @ (clean.features @ noisy.T)).T @ clean.features
+        moved = expected_squares(loss, replace(clean, residual=left), 0.0, not norm_known)
+        assert moved is not None
+        steps.append(moved * sizes)
+    found = expected_squares(loss, replace(clean, residual=torch.zeros_like(clean.residual)), noise, not norm_known)
+    assert found is not None
+    assert torch.allclose(torch.stack(steps).mean(dim=0), found * sizes, rtol=0.3)
 
 
 def test_a_method_for_the_other_kind_of_features_is_refused_in_one_line() -> None:

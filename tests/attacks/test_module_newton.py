@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.quasi_newton import QuasiNewton, Run, descend, evaluate
-from exhume.attacks.modules.span import GeneralSpanLoss, cross_validated, removal_costs
+from exhume.attacks.modules.span import GeneralSpanLoss
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.metrics.errors import signed_error
@@ -80,7 +81,7 @@ def test_the_gradient_is_that_of_the_dense_projected_loss(chunk: int) -> None:
 def test_removal_costs_are_what_a_refit_without_the_candidate_costs() -> None:
     loss = problem_of().loss
     fit = loss.fit(torch.randn(4, D, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
-    costs, passes = removal_costs(loss, fit), loss.passes
+    costs, passes = removal_costs(fit, loss), loss.passes
     loss.restricted(fit, [0, 2])
     assert loss.passes == passes
     for index in range(4):
@@ -270,7 +271,7 @@ def test_cross_validation_prefers_fewer_candidates_at_the_same_loss() -> None:
     loss = problem_of(noise=0.1).loss
     truth = smooth_samples(4)
     few, more = loss.fit(truth[:N]), loss.fit(truth)
-    assert more.loss < few.loss < cross_validated(loss, few) < cross_validated(loss, more)
+    assert more.loss < few.loss < loss.cross_validated(few) < loss.cross_validated(more)
 
 
 def test_evaluating_counts_two_passes() -> None:

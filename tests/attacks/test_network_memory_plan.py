@@ -11,7 +11,7 @@ from exhume.attacks.foundation.ranks import ALONE
 from exhume.attacks.foundation.state import Step
 from exhume.attacks.modules.memory_plan import NetworkSizes, network_room, recorded_bytes
 from exhume.attacks.modules.newton import ModuleNewton
-from exhume.attacks.running.memory_budget import require_room
+from exhume.attacks.running.prepare import require_room
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, penultimate_features
 from exhume.observation import Knowledge, Observation

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from exhume.activations import activation
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.retraction import tangent, to_norm
-from exhume.attacks.prior.loss import PriorLoss, removal_costs
+from exhume.attacks.prior.loss import PriorLoss
 from exhume.attacks.prior.newton import PriorNewton
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
@@ -130,7 +131,7 @@ def test_removing_a_candidate_costs_what_the_formula_says() -> None:
     features, weights = problem("relu", outputs=2)
     loss = PriorLoss(features, weights, PENALTIES)
     fit = loss.fit(start())
-    costs = removal_costs(fit) / loss.energy
+    costs = removal_costs(fit, loss)
     for index in range(M):
         kept = torch.arange(M) != index
         assert loss.fit(start()[kept]).objective - fit.objective == pytest.approx(float(costs[index]))

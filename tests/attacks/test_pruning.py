@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import activation
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.single_layer.pruning import COPY_COSINE, cross_validated, removal_costs, without_copies
+from exhume.attacks.single_layer.pruning import COPY_COSINE, cross_validated, without_copies
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, hold
@@ -52,7 +53,7 @@ def with_coefficients(candidates: Tensor, sizes: list[float]) -> Fit:
     empty = torch.zeros(len(candidates), P, dtype=torch.float64)
     square = torch.eye(len(candidates), dtype=torch.float64)
     coefficients = torch.tensor(sizes, dtype=torch.float64)[:, None]
-    return Fit(candidates, empty, empty, square, square, coefficients, empty[:1], 0.0)
+    return Fit(candidates, empty, square, coefficients, empty[:1], 0.0, empty, square)
 
 
 def test_of_copies_up_to_sign_the_strongest_stays() -> None:

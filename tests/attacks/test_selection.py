@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.running.loop import Limits, Progress, run_attack
 from exhume.attacks.single_layer.levenberg import Levenberg
 from exhume.attacks.single_layer.proposals import random_rows
-from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.selection import PROMISING, alike, worth_keeping
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.attacks.single_layer.split_newton import SELECT, SplitNewton

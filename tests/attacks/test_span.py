@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.activations import ACTIVATIONS, activation
-from exhume.attacks.single_layer.span import SpanLoss, invert_gram
+from exhume.attacks.foundation.projection import invert_gram
+from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, hold

@@ -3,8 +3,7 @@ import torch
 from torch import Tensor
 
 from exhume.attacks.foundation.parametrisation import Subspace
-from exhume.attacks.modules.coordinates import Coordinates
-from exhume.attacks.tangent.span_coordinates import SpanCoordinates
+from exhume.attacks.modules.coordinates import Coordinates, SpanCoordinates
 
 SHAPE, D, R = (1, 3, 4), 12, 5
 

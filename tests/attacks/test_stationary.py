@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from exhume.attacks.probes.ranking import Probe, rank_records
 from exhume.attacks.probes.residuals import residuals
-from exhume.attacks.probes.stationary import RIDGE, stationarity
+from exhume.attacks.probes.stationary import Stationarity, View, stationarity
 from exhume.errors import ExhumeError, UsageError
 from exhume.metrics.detection import detection_rate
 
@@ -38,26 +38,65 @@ def with_ones(rows: Tensor) -> Tensor:
     return torch.cat([rows, torch.ones(len(rows), 1, dtype=rows.dtype)], dim=1)
 
 
-def test_it_is_non_negative_least_squares_over_the_whitened_terms_of_all_records() -> None:
-    """The naive twin writes every term out as a column of k h numbers."""
-    rows, labels = records(50)
-    head, start = drawn(CLASSES, FEATURES, seed=5), drawn(CLASSES, FEATURES, seed=6)
-    found = stationarity(head, rows, labels.double(), "cross-entropy", initial=start)
+def twin(head: Tensor, start: Tensor, rows: Tensor, labels: Tensor, view: View) -> tuple[Tensor, float]:
+    """Every term written out as a column of k h numbers: scores, and the share that is explained."""
     centred = rows - rows.mean(dim=0)
     covariance = centred.T @ centred / len(rows)
-    scaled = covariance / covariance.diagonal().mean() + RIDGE * torch.eye(FEATURES, dtype=torch.float64)
-    values, vectors = torch.linalg.eigh(scaled)
-    root = vectors @ torch.diag(values**-0.5) @ vectors.T
+    values, vectors = torch.linalg.eigh(covariance / covariance.diagonal().mean())
+    kept = values > 1e-6 * values[-1]
+    root = vectors[:, kept] @ torch.diag((values[kept] + view.ridge) ** -0.5)
     pull = residuals(rows @ head.T, labels.double(), "cross-entropy")
+    if view.halfway:
+        pull = (pull + residuals(rows @ start.T, labels.double(), "cross-entropy")) / 2
+    sizes = torch.ones_like(head)
+    if view.adaptive:
+        sizes = (pull.T.square() @ rows.square() / len(rows)).sqrt()
+        sizes = sizes / sizes.max()
     columns = torch.einsum("mk,mh->mkh", pull, rows @ root).flatten(start_dim=1)
-    target, along = (head @ root).flatten(), (start @ root).flatten()
+    target, along = ((head * sizes) @ root).flatten(), ((start * sizes) @ root).flatten()
     away = torch.eye(len(along), dtype=torch.float64) - along[:, None] * along / along.square().sum()
     columns, target = columns @ away, away @ target
     columns = columns / columns.norm(dim=1, keepdim=True)
     z, left = nnls(columns.T.numpy(), target.numpy())
     expected = columns @ (target - columns.T @ torch.from_numpy(z)) + torch.from_numpy(z)
-    assert torch.allclose(found.score, expected, atol=1e-5)
-    assert found.explained == pytest.approx(1 - left**2 / float(target.square().sum()), abs=1e-6)
+    return expected, 1 - left**2 / float(target.square().sum())
+
+
+def test_it_is_non_negative_least_squares_over_the_whitened_terms_of_all_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, labels = records(50)
+    head, start = drawn(CLASSES, FEATURES, seed=5), drawn(CLASSES, FEATURES, seed=6)
+    for adaptive, halfway, ridge in ((False, False, 0.1), (True, False, 0.01), (False, True, 1.0), (True, True, 0.1)):
+        view = View(adaptive, halfway, ridge)
+        monkeypatch.setattr("exhume.attacks.probes.stationary._likeliest", lambda *seen, view=view: view)
+        found = stationarity(head, rows, labels.double(), "cross-entropy", initial=start)
+        expected, explained = twin(head, start, rows, labels, view)
+        assert torch.allclose(found.score, expected, atol=1e-5), view
+        assert found.explained == pytest.approx(explained, abs=1e-6)
+
+
+def test_a_head_that_adam_left_early_is_told_by_adams_steps() -> None:
+    """Embeddings whose numbers differ in size, which the steps of Adam do not."""
+    rows, labels = records(200)
+
+    def left(optimiser_of: type[torch.optim.Optimizer], rate: float) -> Stationarity:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = nn.Linear(FEATURES, CLASSES)
+            nn.init.zeros_(model.weight)
+            optimiser = optimiser_of(model.parameters(), lr=rate)  # type: ignore[call-arg]
+            for _ in range(60):
+                optimiser.zero_grad()
+                nn.functional.cross_entropy(model(rows[:MEMBERS].float()), labels[:MEMBERS]).backward()
+                optimiser.step()
+        head = torch.cat([model.weight, model.bias[:, None]], dim=1).detach()
+        return stationarity(head, with_ones(rows), labels.double(), "cross-entropy", constant=True)
+
+    adam, plain = left(torch.optim.Adam, 1e-2), left(torch.optim.SGD, 1.0)
+    assert adam.view.adaptive
+    assert not plain.view.adaptive
+    assert detection_rate(plain.score[:MEMBERS], plain.score[MEMBERS:], 0.01) > 0.5
 
 
 @pytest.mark.parametrize(
@@ -97,7 +136,7 @@ def test_members_that_are_missing_cost_less_with_whitening_than_without(monkeypa
         return float((own[:, None] > others).double().mean())
 
     whitened = auc()
-    monkeypatch.setattr("exhume.attacks.probes.stationary.RIDGE", 1e6)
+    monkeypatch.setattr("exhume.attacks.probes.stationary._likeliest", lambda *seen: View(ridge=1e6))
     assert whitened > auc() + 0.02
     assert whitened > 0.85
 

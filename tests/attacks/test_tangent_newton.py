@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
+from exhume.attacks.foundation.certificate import split_places
+from exhume.attacks.modules.coordinates import SpanCoordinates
 from exhume.attacks.running.agreement import agree
 from exhume.attacks.running.loop import Attacked, Progress, run_attack
-from exhume.attacks.tangent.case import TangentProblem, split_units
+from exhume.attacks.tangent.case import TangentProblem
 from exhume.attacks.tangent.newton import KktAttack, NtkAttack
 from exhume.attacks.tangent.span import TangentSpanLoss
-from exhume.attacks.tangent.span_coordinates import SpanCoordinates
 from exhume.attacks.tangent.view import row_space
 from exhume.errors import UsageError
 from exhume.features.layered import LayeredNetwork
@@ -177,12 +178,12 @@ def test_an_attack_that_was_stopped_goes_on_from_its_last_unit() -> None:
 
 
 def test_rows_are_split_without_overlap() -> None:
-    split = split_units(100, 0.1, 0)
+    split = split_places(100, 0.1, 0)
     assert (len(split.used), len(split.steering), len(split.held_out)) == (90, 5, 5)
     assert sorted(torch.cat([split.used, split.steering, split.held_out]).tolist()) == list(range(100))
-    assert len(split_units(2, 0.5, 0).held_out) == 0
+    assert len(split_places(2, 0.5, 0).held_out) == 0
     with pytest.raises(UsageError, match="held-out fraction"):
-        split_units(10, 1.0, 0)
+        split_places(10, 1.0, 0)
 
 
 def test_the_row_space_is_above_the_last_gap() -> None:

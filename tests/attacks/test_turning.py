@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from exhume.activations import activation
+from exhume.attacks.foundation.levenberg import DampingState
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.single_layer.levenberg import DampingState, Levenberg
+from exhume.attacks.single_layer.levenberg import Levenberg
 from exhume.attacks.single_layer.search_context import Fits
 from exhume.attacks.single_layer.signs import repair_signs
 from exhume.attacks.single_layer.span import Fit, SpanLoss

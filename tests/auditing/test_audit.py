@@ -52,7 +52,7 @@ def test_the_attack_is_told_nothing_that_only_the_records_say(fitted: Any, monke
         seen.append((observation.knowledge, [offer.samples for offer in offers]))
         raise UsageError("seen enough")
 
-    monkeypatch.setattr("exhume.auditing.audit.carry_out", watched)
+    monkeypatch.setattr("exhume.auditing.run.carry_out", watched)
     with pytest.raises(UsageError, match="seen enough"):
         exhume.audit_features(fitted.rows, fitted.weights, "relu", truth=fitted.truth, budget_seconds=60)
     (knowledge, told), *_ = seen

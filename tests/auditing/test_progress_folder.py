@@ -88,3 +88,23 @@ def test_progress_of_another_audit_or_in_pieces_is_refused(tmp_path: Path) -> No
     (tmp_path / "p" / "progress.json").write_text('{"schema": 1, "asked": {"weights": "w.safetensors"}}')
     with pytest.raises(ExhumeError, match="damage at 'shares'"):
         ProgressFolder.open(tmp_path / "p", request())
+
+
+def test_one_audit_at_a_time_uses_it(tmp_path: Path) -> None:
+    asked = request(progress=tmp_path / "p")
+    with (
+        ProgressFolder.of_request(asked),
+        pytest.raises(UsageError, match="another command at work there"),
+        ProgressFolder.of_request(asked),
+    ):
+        pass
+    with ProgressFolder.of_request(asked) as folder:
+        assert folder is not None
+
+
+def test_a_folder_of_other_files_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir(mode=0o755)
+    (tmp_path / "p" / "thesis.tex").touch()
+    with pytest.raises(UsageError, match="other files"):
+        ProgressFolder.open(tmp_path / "p", request())
+    assert stat.S_IMODE((tmp_path / "p").stat().st_mode) == 0o755

@@ -2,9 +2,11 @@
 
 import copy
 import json
+import shutil
 import subprocess
 import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,7 @@ from exhume.auditing.without_code import read_network
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.chain_of_tensors import order_of
 from exhume.requests.audit import AuditRequest
+from exhume.scanning.scan import scan
 from published_files import Layers, save_h5, save_keras, save_skops
 
 Shapes = dict[str, tuple[int, ...]]
@@ -335,11 +338,48 @@ def test_rows_that_show_images_are_audited_as_such(victim: Victim, tmp_path: Pat
         read_question(AuditRequest.from_texts({**asked, "image_shape": "1,8,7"}))
 
 
-def test_an_adapter_alone_is_refused_with_the_way_to_audit_it(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    save_file({"a.lora_A.weight": torch.zeros(2, 4)}, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(UsageError, match="found a PEFT adapter"):
-        read_network(tmp_path)
+def test_a_checkpoint_as_timm_writes_it(victim: Victim, tmp_path: Path) -> None:
+    """Its settings are an `argparse.Namespace`: no code, and the seed is among them."""
+    told = {"arch": "mlp", "epoch": 3, "args": Namespace(seed=42, lr=0.1), "version": 2, "metric": 0.5}
+    states = {"state_dict": victim.after, "optimizer": victim.optimiser, "state_dict_ema": victim.before}
+    torch.save(told | states, tmp_path / "last.pth.tar")
+    assert read_network(tmp_path / "last.pth.tar").file.beside.average is not None
+    found = {finding.rule: finding for finding in scan(tmp_path).findings}
+    assert {"seed", "optimiser-state", "moving-average"} <= set(found)
+    assert "(42)" in found["seed"].what
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_a_folder_is_audited_with_code_as_well(victim: Victim, tmp_path: Path) -> None:
+    for name, state in (("after", victim.after), ("before", victim.before)):
+        (tmp_path / name).mkdir()
+        shards(state, tmp_path / name)
+    asked = {"weights": "after", "model": "users_digits:net", "initial": "before", "out": "o"}
+    assert read_question(AuditRequest.from_texts(asked)).target.observation.layers
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
+def test_a_folder_whose_files_lead_out_is_refused(victim: Victim, tmp_path: Path, name: str) -> None:
+    """In the cache of Hugging Face a snapshot is made of links to its blobs: these are read."""
+    snapshot, blobs = tmp_path / "snapshots" / "1f", tmp_path / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    hub_folder(victim.after, snapshot)
+    torch.save(victim.optimiser, snapshot / "optimizer.pt")
+    for place in (blobs, tmp_path / "elsewhere"):
+        shutil.move(snapshot / name, place)
+        place = place / name if place.is_dir() else place
+        (snapshot / name).symlink_to(place)
+        if place.parent == blobs:
+            assert read_network(snapshot).file.beside.optimiser is not None
+        elif name == "model.safetensors":
+            with pytest.raises(ExhumeError, match="a link that leads out of the folder"):
+                read_network(snapshot)
+        else:
+            (note,) = read_network(snapshot).file.beside.notes
+            assert "a link that leads out of the folder" in note
+        (snapshot / name).unlink()
+        shutil.move(place, snapshot / name)
 
 
 def test_the_start_of_a_chain_is_drawn_again_from_its_seed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Visit = Callable[..., Any]
 Keep = Callable[..., None]
-PHONE: "ViewportSize" = {"width": 390, "height": 844}
+PHONE: "ViewportSize" = {"width": 375, "height": 844}
 PAPER: "ViewportSize" = {"width": 718, "height": 1000}
 READY = "performance.getEntriesByName('ready')[0].startTime"
 

@@ -23,7 +23,7 @@ pytest.importorskip("starlette", reason="no web framework: pip install 'exhume[w
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
 
-PHONE: "ViewportSize" = {"width": 390, "height": 844}
+PHONE: "ViewportSize" = {"width": 375, "height": 844}
 DESK: "ViewportSize" = {"width": 1200, "height": 900}
 PATIENCE = 150_000  # milliseconds: on a busy machine an audit takes that long to begin
 
@@ -112,6 +112,26 @@ def choose(page: "Page", role: str, path: Path) -> None:
     expect(page.locator(f".slot[data-role={role}]")).to_have_class(re.compile("full"))
 
 
+def tab_to(page: "Page", selector: str) -> None:
+    """Goes on by the tabulator key until it stands on what `selector` names, and shows that it does."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", selector
+            return
+    raise AssertionError(f"no way to {selector} by the keyboard")
+
+
+def choose_by_keyboard(page: "Page", role: str, path: Path) -> None:
+    from playwright.sync_api import expect
+
+    tab_to(page, f"#file-{role}")
+    with page.expect_file_chooser() as asked:
+        page.keyboard.press("Enter")
+    asked.value.set_files(path)
+    expect(page.locator(f".slot[data-role={role}]")).to_have_class(re.compile("full"))
+
+
 def state(page: "Page", text: str) -> None:
     from playwright.sync_api import expect
 
@@ -160,6 +180,7 @@ def test_the_whole_way(page: "Page", folder: Path, keep: Any, address: str) -> N
     for role, name in (("weights", "Gesichter ä"), ("features", "V"), ("truth", "records"), ("control", "control")):
         choose(page, role, folder / f"{name}.safetensors")
     expect(page.locator("#gauge-n")).to_have_value("2")
+    expect(page.locator("#gauge-title")).to_have_text("Enough equations for the data")
     page.locator("#image-shape").fill("")
     page.locator("#budget").select_option("1m")
     start.click()
@@ -214,8 +235,11 @@ def write_state(state: dict[str, torch.Tensor], path: Path) -> None:
         save_file(state, path)
 
 
-def test_a_table_is_audited_in_its_own_units(browser: "Browser", address: str, tmp_path: Path, keep: Any) -> None:
+def test_a_table_is_dropped_and_audited_in_its_own_units_by_keyboard_alone(
+    browser: "Browser", address: str, tmp_path: Path, keep: Any
+) -> None:
     from playwright.sync_api import expect
+    from serve_answer import drop_file
 
     stream = torch.Generator().manual_seed(0)
     cells = (50 + 10 * torch.randn(16, 12, generator=stream)).round(decimals=1)
@@ -238,24 +262,31 @@ def test_a_table_is_audited_in_its_own_units(browser: "Browser", address: str, t
     page = browser.new_page(viewport=DESK)
     page.set_default_timeout(PATIENCE)
     page.goto(address)
-    files = {
-        "weights": "after.safetensors",
-        "initial": "before.safetensors",
-        "truth": "people.csv",
-        "control": "others.csv",
-    }
     expect(page.locator("#table")).to_be_hidden()
-    for role, name in files.items():
-        choose(page, role, tmp_path / name)
+    drop_file(page, ".slot[data-role=weights]", tmp_path / "after.safetensors")
+    expect(page.locator("#told-weights")).to_contain_text("after.safetensors: 4 tensors")
+    for role, name in (("initial", "before.safetensors"), ("truth", "people.csv"), ("control", "others.csv")):
+        choose_by_keyboard(page, role, tmp_path / name)
     expect(page.locator("#told-truth")).to_contain_text("people.csv: 8 records, CSV")
     expect(page.locator("#gauge-n")).to_have_value("8")
     expect(page.locator("#label")).to_have_value("ill")
-    page.get_by_label("How numbers were scaled").select_option("standard")
+    tab_to(page, "#scaling")
+    page.keyboard.type("mean")
+    expect(page.locator("#scaling")).to_have_value("standard")
     check_looks(page, "table", keep)
-    page.get_by_role("button", name="Start the audit").click()
+    tab_to(page, "#audit-form button")
+    page.keyboard.press("Enter")
     page.wait_for_url("**/audits/after*")
     state(page, "Done. Recovered: 8 of 8 training records")
     frame = page.frame_locator("iframe")
     expect(frame.locator(".answer")).to_contain_text("Can training data be read from these weights? Yes.")
     expect(frame.locator("#cells")).to_contain_text("m11")
+    first = page.url
+    tab_to(page, "#again-int8")
+    page.keyboard.press("Space")
+    tab_to(page, "#again-form button")
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: url != first)
+    state(page, "Done. Recovered: 8 of 8 training records")
+    expect(frame.locator("#defences, #what-if, body").first).to_contain_text("int8")
     page.close()

@@ -11,7 +11,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.data.records import prepare_alike
 from exhume.errors import ExhumeError
-from exhume.experiments.preparations import preparation_of, told_preparation
+from exhume.experiments.preparations import described_preparation, preparation_of
 from exhume.experiments.run import RunFolder
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.random_features import RandomFeaturesConfig
@@ -28,11 +28,11 @@ def test_a_run_tells_how_its_images_were_prepared_without_its_truth(tmp_path: Pa
     assert told is not None
     pixels = load(DataConfig.parse(name="faces", samples=4, side=5, standardise="none", norm="keep")).inputs
     assert torch.allclose(prepare_alike(pixels.reshape(-1, *SHAPE), told), data.inputs, atol=1e-5)
-    assert "scale" not in json.dumps(told_preparation(data.preparation)), "the norms of single images stay untold"
+    assert "scale" not in json.dumps(described_preparation(data.preparation)), "the norms of single images stay untold"
 
 
 def test_rows_that_were_never_images_have_no_preparation() -> None:
-    assert told_preparation(load(DataConfig(name="sphere", samples=2, dim=3)).preparation) == {}
+    assert described_preparation(load(DataConfig(name="sphere", samples=2, dim=3)).preparation) == {}
 
 
 @pytest.mark.parametrize(("standardise", "known"), [("none", True), ("subset", False), ("channels", False)])

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from exhume.errors import ExhumeError
 from exhume.features import rows as rows_module
-from exhume.features.rows import DrawnRows, HeldRows, MappedRows, Rows, blocks, hold, raw_bytes, write_rows
+from exhume.features.rows import DrawnRows, HeldRows, MappedRows, PlainRows, Rows, blocks, hold, raw_bytes, write_rows
 
 P = 700  # two whole chunks of 256 rows and a part of a third
 DIMENSIONS = (1, 3, 17)
@@ -205,7 +205,7 @@ def test_a_file_without_the_tensor_is_refused_and_its_own_are_named(tmp_path: Pa
     assert refusal(tmp_path / "v").endswith("found none")
 
 
-class FailingRows:
+class FailingRows(PlainRows):
     """Rows that can be read up to a block, and then the disk is full."""
 
     p, d, block_rows = 600, 2, 256

@@ -69,6 +69,14 @@ def shards(folder: Path, name: str, tensor: str = "a") -> Path:
     return index
 
 
+def shards_by_a_link(folder: Path) -> Path:
+    (folder / "inside").mkdir()
+    index = shards(folder / "inside", "one.safetensors")
+    (folder / "inside" / "one.safetensors").rename(folder / "outside.safetensors")
+    (folder / "inside" / "one.safetensors").symlink_to(folder / "outside.safetensors")
+    return index
+
+
 def long_header(folder: Path) -> Path:
     (folder / "a.safetensors").write_bytes(struct.pack("<Q", 2**40) + b'{"a":1}')
     return folder / "a.safetensors"
@@ -259,6 +267,7 @@ def read_everything(path: Path) -> None:
         (lambda folder: shards(folder, "/etc/passwd"), "which leads elsewhere"),
         (lambda folder: shards(folder, "one.safetensors", "b"), "found no such tensor"),
         (lambda folder: shards(folder, "two.safetensors"), "No such file"),
+        (shards_by_a_link, "a link that leads out of the folder"),
         (npy_that_claims_more, "expected 288 bytes"),
         (npy_of_objects, "which are a pickle, and it was not run"),
         (npz_of_objects, "which are a pickle, and it was not run"),

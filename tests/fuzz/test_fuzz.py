@@ -6,6 +6,7 @@ A file of corpus/TARGET/ is named LABEL--PLACE: the file of the corpus that it s
 import importlib
 import json
 import random
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from exhume import formats
 
 SOAK = Path(__file__).parents[2] / "soak"
 KEPT = sorted(path for path in (Path(__file__).parent / "corpus").glob("*/*") if path.is_file())
@@ -59,6 +62,31 @@ def test_a_few_hundred_new_inputs_break_nothing(bench: Any, fuzz: Any) -> None:
         name = dice.choice(fuzz.expand(bench.corpus, target.files))
         content = fuzz.mutated(bench.corpus, target, name, dice)
         assert bench.attempt(target, name, content) is None, (number, target.name, name)
+
+
+def test_every_reader_of_a_format_is_reached_by_a_target(bench: Any) -> None:
+    """Unchanged files go through the cheap targets; whatever reads a format has to be among what ran."""
+    targets = [target for target in importlib.import_module("fuzz_targets").TARGETS if not target.writes]
+    expand, ran = importlib.import_module("fuzz").expand, set[tuple[str, str]]()
+
+    def watch(frame: Any, event: str, argument: object) -> None:
+        if event == "call" and "/exhume/formats/" in frame.f_code.co_filename:
+            ran.add((Path(frame.f_code.co_filename).stem, frame.f_code.co_name))
+
+    sys.setprofile(watch)
+    try:
+        for target in targets:
+            for name in expand(bench.corpus, target.files):
+                assert bench.attempt(target, name, (bench.corpus / name).read_bytes()) is None, (target.name, name)
+    finally:
+        sys.setprofile(None)
+    readers = {
+        (path.stem, name)
+        for path in Path(formats.__path__[0]).glob("*.py")
+        for name in re.findall(r"^def ((?:read|chain_of|head_of|order_of)\w*)\(", path.read_text(), re.MULTILINE)
+    }
+    assert len(readers) > 15
+    assert readers - ran == set()
 
 
 def test_a_traceback_and_a_hang_are_seen(bench: Any, fuzz: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from exhume.errors import ExhumeError, UsageError
+from exhume.metrics import matching
 from exhume.metrics.matching import duplicates, match, to_norm
 
 laws = settings(deadline=None, max_examples=40)
@@ -129,3 +130,15 @@ def test_duplicates_follow_the_order_of_the_candidates(seed: int, m: int) -> Non
 def test_a_cosine_outside_its_range_is_refused(cosine: float) -> None:
     with pytest.raises(UsageError, match="between 0 and 1"):
         duplicates(torch.ones(2, 2), cosine)
+
+
+def test_distances_of_many_rows_are_those_of_differences_to_eight_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 50, generator=stream, dtype=torch.float64)
+    noise = torch.randn(30, 50, generator=stream, dtype=torch.float64)
+    sizes = torch.logspace(-15, 1, 28, dtype=torch.float64)[:, None]
+    y = torch.cat([x[:2], x[2:] + sizes * noise[2:]])
+    by_differences = matching._distances(x, y)
+    monkeypatch.setattr(matching, "FEW_NUMBERS", 100)
+    assert torch.equal(matching._distances(x, y) == 0, by_differences == 0)
+    assert torch.allclose(matching._distances(x, y), by_differences, rtol=1e-8, atol=0)

@@ -1,6 +1,6 @@
 import torch
 
-from exhume.metrics.recognition import nearest_cosines, recognised
+from exhume.metrics.matching import nearest_cosines, recognised
 
 
 def test_a_sample_is_recognised_up_to_sign_and_size() -> None:

@@ -25,8 +25,7 @@ from exhume.attacks.foundation.judgement import Case, Resources
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.foundation.state import State, Step
-from exhume.attacks.modules.case import ModuleCase
-from exhume.attacks.modules.method import ModuleMethod
+from exhume.attacks.modules.case import ModuleCase, ModuleMethod
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.single_layer.method import RidgeMethod
 from exhume.attacks.single_layer.problem import Problem

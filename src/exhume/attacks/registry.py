@@ -28,11 +28,13 @@ BUILT_IN = (
     ("heavy-ball", "exhume.attacks.heavy_ball:ModuleHeavyBall"),
     ("subspace", "exhume.attacks.subspace.attack:SubspaceAttack"),
     ("image-prior", "exhume.attacks.prior.attack:ImagePrior"),
+    ("dense-spans", "exhume.attacks.dense_spans.attack:DenseSpan"),
     ("module-newton", "exhume.attacks.modules.newton:ModuleNewton"),
     ("ntk", "exhume.attacks.tangent.newton:NtkAttack"),
     ("ntk", "exhume.attacks.tangent.any_depth:ModuleTangentAttack"),
     ("kkt", "exhume.attacks.tangent.newton:KktAttack"),
     ("silent-units", "exhume.attacks.silent.attack:SilentUnits"),
+    ("firing-patterns", "exhume.attacks.firing.attack:FiringPatterns"),
     ("informed", "exhume.attacks.informed.attack:InformedAttack"),
     ("replay", "exhume.attacks.replay.attack:Replay"),
 )

@@ -100,13 +100,14 @@ def _decides(found: Reconstruction) -> bool:
 def best_of(attempts: tuple[Attempt, ...], came_back: Callable[[Attempt], int] = lambda _: 0) -> Attempt | None:
     """The attempt that shows most: by outcome, then by what it leaves unexplained of the weights it never saw.
 
-    Pictures that were told apart by their edges, and that nothing confirms, show more than what did not converge or was
-    refuted. `came_back`: how many records an attempt gave, where there are records: what they show comes first."""
+    Pictures that nothing confirms (told apart by their edges, or agreed on by several starts) show more than what did
+    not converge or was refuted. `came_back`: how many records an attempt gave, where there are some: these come
+    first."""
 
     def rank(attempt: Attempt) -> tuple[int, bool, float]:
         assert attempt.attacked is not None
         found = attempt.attacked.reconstruction
-        pictured = bool(found.facts.get("pictures"))
+        pictured = bool(found.facts.get("pictures") or found.facts.get("unconfirmed_pictures"))
         place = min(_ORDER.index(found.outcome), _ORDER.index(Outcome.PARTIAL) + 1 if pictured else len(_ORDER))
         return place, not pictured, found.loss if found.held_out_loss is None else found.held_out_loss
 

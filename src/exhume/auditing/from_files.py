@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from exhume.attacks.silent.seed_search import default_rows, place_in_stream, try_seeds
 from exhume.auditing.audit import Audit, Question
+from exhume.auditing.merged_adapter import MergedAdapter, merge_adapter, target_of_adapter
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import (
     Control,
@@ -25,12 +26,14 @@ from exhume.auditing.records import (
 )
 from exhume.auditing.target import AuditTarget, oriented, target_of_rows
 from exhume.auditing.two_versions import OF_NETWORKS, target_of_versions
-from exhume.auditing.without_code import ASSUMED, DRAWN, ReadNetwork, notes_of, read_network, start_of
+from exhume.auditing.weights_folder import tensors_in
+from exhume.auditing.without_code import ASSUMED, DRAWN, ReadNetwork, chain_in, notes_of, read_network, start_of
 from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.rows import MappedRows
 from exhume.files import replacing, write_json
+from exhume.formats.adapter import is_adapter
 from exhume.networks.loading import load_factory, load_state
 from exhume.observing.of_module import Start, as_image, default_input_shape
 from exhume.observing.weights_file import WeightsFile, read_weights
@@ -55,8 +58,12 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     request.check()
     records, control = _records(request, request.truth), _records(request, request.control)
     truth = _truth(records, request)
-    network = read_network(request.weights) if request.model is None and request.features is None else None
-    file = read_weights(request.weights) if network is None else network.file
+    merged = merge_adapter(request.weights, request.initial) if is_adapter(request.weights) else None
+    without_code = request.model is None and request.features is None
+    network = None
+    if without_code:
+        network = read_network(request.weights) if merged is None else chain_in(merged.after, in_order=False)
+    file = network.file if network is not None else tensors_in(request.weights) if merged is None else merged.after
     note, known = None, request
     if request.against is not None and request.features is None:
         known = request.model_copy(update={"initial": str(request.against)})
@@ -72,11 +79,12 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
             else f"Your seed is {seed}: anybody can find it, and draw the weights before training from it."
         )
     if network is not None:
-        target = _chain_target(known, network, truth)
+        target = _chain_target(known, network, truth, merged)
     elif request.model is None:
         target = _rows_target(known, file, truth)
     else:
-        target = _module_target(known, _build(str(request.model), None), _start(known), file, truth)
+        start = _start(known) if merged is None else merged.before
+        target = _module_target(known, _build(str(request.model), None), start, file, truth, merged)
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
@@ -138,22 +146,31 @@ def _control(
     return found.first(len(truth.inputs))
 
 
-def _chain_target(request: AuditRequest, network: ReadNetwork, truth: Truth | None) -> AuditTarget:
+def _chain_target(
+    request: AuditRequest, network: ReadNetwork, truth: Truth | None, merged: MergedAdapter | None
+) -> AuditTarget:
     """Without code: the layers in their order, with the activation that was given, told by the file, or assumed."""
     model = network.module(request.activation or network.activation or ASSUMED)
     start: Start = "zero" if request.initial == "zero" else None
-    if request.initial not in (None, "zero"):
+    if merged is not None:
+        start = merged.before
+    elif request.initial not in (None, "zero"):
         start = start_of(network, Path(str(request.initial)))
     notes = notes_of(network, request.activation, truth)
     if request.initial_seed is not None:
         start = network.drawn(request.initial_seed).state_dict()
         notes = (*notes, DRAWN)
-    target = _module_target(request, model, start, network.file, truth)
+    target = _module_target(request, model, start, network.file, truth, merged)
     return replace(target, notes=(*notes, *target.notes))
 
 
 def _module_target(
-    request: AuditRequest, model: nn.Module, start: Start, file: WeightsFile, truth: Truth | None
+    request: AuditRequest,
+    model: nn.Module,
+    start: Start,
+    file: WeightsFile,
+    truth: Truth | None,
+    merged: MergedAdapter | None,
 ) -> AuditTarget:
     load_state(model, file.tensors, str(request.weights))
     _require_change(start, file)
@@ -166,7 +183,7 @@ def _module_target(
     recipe = None if request.recipe_file is None else read_recipe(request.recipe_file)
     for tried in shapes:
         try:
-            return target_of_module(
+            found = target_of_module(
                 model,
                 head=request.head,
                 input_shape=tried,
@@ -176,6 +193,7 @@ def _module_target(
                 beside=file.beside,
                 training=recipe,
             )
+            return found if merged is None else target_of_adapter(found, merged)
         except UsageError:
             if tried == shapes[-1]:
                 raise
@@ -213,7 +231,7 @@ def _start(request: AuditRequest) -> Start:
         case "zero":
             return "zero"
         case str() as path:
-            return read_weights(Path(path)).tensors
+            return tensors_in(Path(path)).tensors
     if request.initial_seed is not None:
         return _build(str(request.model), request.initial_seed).state_dict()
     return None

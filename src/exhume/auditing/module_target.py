@@ -70,11 +70,11 @@ def target_of_module(
 def _known_to_have_moved(seen: SeenModule) -> set[str]:
     """Names of parameters. Those of a frozen extractor are public, whatever is published."""
     before = {} if seen.started is None else dict(seen.started.named_parameters())
-    told = {f"{layer.name}.{part}".lstrip(".") for layer in seen.observation.layers for part in ("weight", "bias")}
+    covered = {f"{layer.name}.{part}".lstrip(".") for layer in seen.observation.layers for part in ("weight", "bias")}
     return {
         key
         for key, value in seen.trained.named_parameters()
-        if key in told or (key in before and not torch.equal(value, before[key]))
+        if key in covered or (key in before and not torch.equal(value, before[key]))
     }
 
 

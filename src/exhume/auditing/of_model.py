@@ -9,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhume.auditing.attempts import Watch
-from exhume.auditing.audit import Audit, AuditSettings, Question, run_audit
+from exhume.auditing.audit import Audit, AuditSettings, Question
 from exhume.auditing.module_target import target_of_module
 from exhume.auditing.records import Control, records_of_rows
+from exhume.auditing.run import run_audit
 from exhume.auditing.target import target_of_rows
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth

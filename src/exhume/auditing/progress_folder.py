@@ -11,6 +11,8 @@ All of it is made of training data: nobody but the owner may look into the folde
 import hashlib
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.loop import Progress
 from exhume.errors import ExhumeError, UsageError
 from exhume.files import check_schema, read_json, write_json
+from exhume.folder_lock import alone_in
 from exhume.observation import Observation
 from exhume.report.pictures import blurred, to_base64_png
 from exhume.requests.audit import AuditRequest
@@ -41,16 +44,18 @@ class ProgressFolder:
     spent: float = 0.0
     shares: dict[str, float] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
-    told: dict[str, Any] = field(default_factory=dict)
+    noted: dict[str, Any] = field(default_factory=dict)
     last_noted: float = -math.inf
 
     @classmethod
     def open(cls, path: Path, request: AuditRequest) -> "ProgressFolder":
         """A new folder, or one that the same audit left."""
         asked = {name: value for name, value in request.to_config().items() if name not in WITHOUT_EFFECT}
+        file = path / PROGRESS_FILE
+        if path.exists() and not file.exists() and any(_visible(path)):
+            raise UsageError(f"expected a new folder for --progress, found {path} with other files; name a new one")
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
-        file = path / PROGRESS_FILE
         if not file.exists():
             return cls(path, asked, request.budget)
         kept = read_json(file)
@@ -62,6 +67,17 @@ class ProgressFolder:
             return cls(path, asked, request.budget, float(kept["spent"]), shares)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise ExhumeError(f"expected the progress of an audit in {file}, found damage at {problem}") from problem
+
+    @classmethod
+    @contextmanager
+    def of_request(cls, request: AuditRequest) -> Iterator["ProgressFolder | None"]:
+        """The folder that an audit asks for, if any, for that audit alone."""
+        if request.progress is None:
+            yield None
+            return
+        folder = cls.open(request.progress, request)
+        with alone_in(folder.path, "this audit"):
+            yield cls.open(folder.path, request)  # again: whoever had it may have gone on until now
 
     @property
     def used(self) -> float:
@@ -75,10 +91,15 @@ class ProgressFolder:
     def due(self) -> bool:
         return time.monotonic() - self.last_noted >= EVERY_SECONDS
 
-    def write(self, **told: Any) -> None:
-        self.told |= told
+    def write(self, **noted: Any) -> None:
+        self.noted |= noted
         kept = {"schema": SCHEMA, "asked": self.asked, "budget": self.budget, "spent": round(self.used, 2)}
-        write_json(self.path / PROGRESS_FILE, kept | {"shares": self.shares} | self.told)
+        write_json(self.path / PROGRESS_FILE, kept | {"shares": self.shares} | self.noted)
+
+
+def _visible(path: Path) -> Iterator[str]:
+    """What is in a folder, but for what a killed process may have left there."""
+    return (entry.name for entry in path.iterdir() if not entry.name.startswith("."))
 
 
 @dataclass(frozen=True)

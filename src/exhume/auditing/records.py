@@ -131,8 +131,8 @@ def read_records(
     table = read_table(path)
     labels = None
     if how.label is not None:
-        table, told = table.without(how.label)
-        labels = _labels(told)
+        table, stated = table.without(how.label)
+        labels = _labels(stated)
     table = scale(table, how.scaling) if like is None or like.table is None else table.like(like.table)
     return replace(records_of_rows(table.rows(), labels, image_shape), table=table)
 

@@ -36,11 +36,11 @@ def scale(table: Table, how: str) -> Table:
 
 def _from_json(table: Table, path: Path) -> Table:
     """{"column": [centre, scale], ...} for every column of numbers."""
-    told = read_json_object(path)
+    scalers = read_json_object(path)
     pairs = []
     for column in table.columns:
         if column.categories is None:
-            pair = told.get(column.name)
+            pair = scalers.get(column.name)
             if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_number, pair)):
                 raise ExhumeError(f"expected [centre, scale] of {column.name!r} in {path}, found {str(pair)[:40]!r}")
             pairs.append(pair)

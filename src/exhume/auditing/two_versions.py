@@ -45,11 +45,13 @@ def notes_of(found: TwoVersions, public: int) -> tuple[str, ...]:
     many = found.dimensions
     if many < found.outputs:
         count = "one record was" if many == 1 else f"{many} records (or more, alike) were"
-        told = f"The change between the versions has {many} of {found.outputs} possible dimensions: {count} changed."
+        counted = f"The change between the versions has {many} of {found.outputs} possible dimensions: {count} changed."
     else:
-        told = f"The change has all {many} dimensions that {many} outputs can show: how many records changed is open."
+        counted = (
+            f"The change has all {many} dimensions that {many} outputs can show: how many records changed is open."
+        )
     return (
-        f"Two versions of a ridge model. {told}",
+        f"Two versions of a ridge model. {counted}",
         f"What an attacker needs: both versions, the feature map, and records of the same kind ({public:,} public ones "
         f"here, {found.features.p:,} dimensions of their features). The penalty is not told: by likelihood it is "
         f"{found.penalty:.2g} per record. Public records that are unlike the training records make the result wrong.",

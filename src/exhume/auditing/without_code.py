@@ -1,7 +1,7 @@
 """A user's network from its file alone: a chain of dense layers, whose names, shapes and order the tensors tell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from exhume.activations import activation as named_activation
-from exhume.errors import ExhumeError, UsageError
+from exhume.auditing.weights_folder import tensors_in, weights_in
+from exhume.errors import ExhumeError
 from exhume.experiments.truth import Truth
 from exhume.formats.chain_of_tensors import order_of
 from exhume.formats.dense_chain import DenseChain, chain_of
 from exhume.formats.reading import kind_of, read_contents
-from exhume.formats.safetensors_file import INDEX_SUFFIX, shard_files
 from exhume.observing.beside import Beside
-from exhume.observing.checkpoint_parts import optimiser_part
-from exhume.observing.weights_file import WeightsFile, load_checked, read_weights
+from exhume.observing.weights_file import WeightsFile
 
 ASSUMED = "relu"
 DRAWN = "The start was drawn again from the seed as PyTorch draws default linear layers one after the other."
-IN_FOLDERS = ("model.safetensors", "model" + INDEX_SUFFIX, "pytorch_model.bin", "model.pt", "model.onnx", "model.keras")
-"""What a folder's weights are called, the first that is there."""
-OPTIMISER = "optimizer.pt"
-ADAPTER = "adapter_config.json"
-_TENSORS = ("safetensors", "torch")
+_TENSORS = ("safetensors", "torch", "shards")
 
 
 class Chain(nn.Module):
@@ -85,36 +80,9 @@ def read_network(path: Path) -> ReadNetwork:
     """Reads a file, or the weights of a folder, as a chain of dense layers; nothing of it is run."""
     file = weights_in(path)
     kind = kind_of(file)
-    if kind == "shards":
-        return _of_tensors(_joined(file), in_order=False)
     if kind not in (None, *_TENSORS):
-        chain = chain_of(read_contents(file, kind), file)
-        return _of_chain(chain, file)
-    found = read_weights(file)
-    beside = _optimiser_beside(path, found.beside)
-    return _of_tensors(replace(found, beside=beside), in_order=kind == "torch")
-
-
-def weights_in(path: Path) -> Path:
-    """The file itself, or that of a folder as model hubs lay them out."""
-    if not path.is_dir():
-        return path
-    if (path / ADAPTER).is_file():
-        raise UsageError(
-            f"expected whole layers in {path}, found a PEFT adapter, the low-rank change of layers that are elsewhere; "
-            "no attack here reads it alone: write model.merge_and_unload().state_dict() where you trust it, and audit "
-            "that with --model and --initial BASE; exhume scan says what else the folder tells"
-        )
-    found = next((path / name for name in IN_FOLDERS if (path / name).is_file()), None)
-    if found is None:
-        some = [file for file in sorted(path.glob("*.safetensors")) if file.is_file()]
-        if len(some) != 1:
-            raise UsageError(
-                f"expected weights in the folder {path} ({', '.join(IN_FOLDERS[:3])}), found "
-                f"{len(some) or 'no'} .safetensors files; name the file"
-            )
-        found = some[0]
-    return found
+        return _of_chain(chain_of(read_contents(file, kind), file), file)
+    return chain_in(tensors_in(path), in_order=kind == "torch")
 
 
 def notes_of(network: ReadNetwork, asked: str | None, truth: Truth | None) -> tuple[str, ...]:
@@ -155,7 +123,8 @@ def start_of(network: ReadNetwork, path: Path) -> Mapping[str, Tensor]:
     return renamed
 
 
-def _of_tensors(file: WeightsFile, in_order: bool) -> ReadNetwork:
+def chain_in(file: WeightsFile, in_order: bool) -> ReadNetwork:
+    """`in_order`: whether the file keeps the order in which layers were defined."""
     shapes = {name: tuple(tensor.shape) for name, tensor in file.tensors.items()}
     found = order_of(shapes, file.path, in_order)
     how = "the order in the file" if in_order else "their names"
@@ -195,30 +164,6 @@ def _optimiser(chain: DenseChain) -> dict[str, Any] | None:
     return (
         {"state": state, "param_groups": [{"params": list(range(len(names))), "param_names": names}]} if names else None
     )
-
-
-def _optimiser_beside(path: Path, known: Beside) -> Beside:
-    """A folder's own file of the optimiser, where the weights' file has none."""
-    if not path.is_dir() or known.optimiser is not None or not (path / OPTIMISER).is_file():
-        return known
-    try:
-        found = optimiser_part(load_checked(path / OPTIMISER))
-    except ExhumeError as problem:
-        return replace(
-            known, notes=(*known.notes, f"The optimiser's state beside the weights was not used: {problem}.")
-        )
-    return replace(known, optimiser=found)
-
-
-def _joined(index: Path) -> WeightsFile:
-    """Shards as one file of weights, known by its index."""
-    tensors: dict[str, Tensor] = {}
-    size = 0
-    for file in shard_files(index):
-        part = read_weights(file)
-        tensors |= part.tensors
-        size += part.size
-    return WeightsFile(index, "safetensors, in shards", tensors, size)
 
 
 def _tried_out(network: ReadNetwork, activation: str, truth: Truth | None) -> tuple[str, ...]:

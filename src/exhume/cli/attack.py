@@ -38,15 +38,15 @@ def attack(request: AttackCommand, json: bool) -> None:
         with attack_bar(prepared.method.iterations, shown=ranks.first and request.pool == 1) as show:
             attacked = attack_run(folder, prepared, show, lambda line: say(line, as_json=True))
     if ranks.first:
-        _tell(attacked, json)
+        _say(attacked, json)
     if attacked.interrupted:
         raise typer.Exit(130)
 
 
-def _tell(attacked: "AttackedRun", json: bool) -> None:
+def _say(attacked: "AttackedRun", json: bool) -> None:
     if attacked.start is not None:
         say(attacked.start, json)
-    tell_attack(attacked.summary, json)
+    say_attack(attacked.summary, json)
     if json:
         print_json(attacked.summary)
     if attacked.interrupted:
@@ -60,7 +60,7 @@ def _finest(resolution: dict[str, Any]) -> str:
     return f"{resolution['side']}x{resolution['side']} pixels ({resolution['frequencies']:,} frequencies)"
 
 
-def tell_attack(summary: dict[str, Any], json: bool) -> None:
+def say_attack(summary: dict[str, Any], json: bool) -> None:
     if summary.get("subspace"):
         say(summary["subspace"], json)
     unseen = summary["held_out_loss"]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from exhume.attacks.foundation.planned_attack import PlannedAttack
     from exhume.attacks.running.loop import Progress
     from exhume.auditing.audit import Audit
+    from exhume.auditing.progress_folder import ProgressFolder
+    from exhume.auditing.stored_report import StoredAudit
+    from exhume.verdicts import Verdict
 
 
 def audit(request: AuditRequest, json: bool) -> None:
@@ -22,18 +25,40 @@ def audit(request: AuditRequest, json: bool) -> None:
 
     Example: exhume audit head.safetensors --features V.safetensors --activation relu --samples 20 --out audit
     """
-    from exhume.attacks.running.budget import Limits, ready_in_time
-    from exhume.auditing.audit import AuditSettings, run_audit
-    from exhume.auditing.from_files import read_question, write_audit
+    from exhume.auditing.from_files import write_audit
     from exhume.auditing.progress_folder import ProgressFolder
+    from exhume.auditing.stored_report import audit_stored
     from exhume.experiments.run import check_new
-    from exhume.theory import explain, gauge
-    from exhume.values import parse_names
     from exhume.verdicts import parse_verdict
 
     check_new(request.out)
-    progress = None if request.progress is None else ProgressFolder.open(request.progress, request)
     limit = None if request.fail_on is None else parse_verdict(request.fail_on)
+    stored = audit_stored(request)
+    if stored is not None:
+        _tell_stored(stored, limit, json)
+        return
+    with ProgressFolder.of_request(request) as progress:
+        done = _carried_out(request, progress, json)
+    page = write_audit(done, request.out, request.reveal)
+    _say(done, page, json)
+    if json:
+        print_json(done.summary | {"report": str(page)})
+    if done.interrupted:
+        if request.progress is not None:
+            say(f"interrupted: --progress {request.progress} with another --out goes on", as_json=True)
+        raise typer.Exit(130)
+    _fail(done.verdict, limit, request)
+
+
+def _carried_out(request: AuditRequest, progress: "ProgressFolder | None", json: bool) -> "Audit":
+    """Reads the model and attacks it; what is known of it before the first attack is told before."""
+    from exhume.attacks.running.budget import Limits, ready_in_time
+    from exhume.auditing.audit import AuditSettings
+    from exhume.auditing.from_files import read_question
+    from exhume.auditing.run import run_audit
+    from exhume.theory import explain, gauge
+    from exhume.values import parse_names
+
     settings = AuditSettings(
         seconds=request.budget,
         memory_bytes=request.memory,
@@ -50,21 +75,35 @@ def audit(request: AuditRequest, json: bool) -> None:
         question = read_question(request, tried)
     seen = question.target.observation
     n = request.samples if question.truth is None else len(question.truth.inputs)
-    say(explain(gauge(seen.p, seen.d, n))[0], json)
+    say(explain(gauge(seen.equations, seen.d, n))[0], json)
     for note in question.target.notes:
         say(note, json)
     with _bars() as watch:
-        done = run_audit(question, settings, watch, progress)
-    page = write_audit(done, request.out, request.reveal)
-    _tell(done, page, json)
+        return run_audit(question, settings, watch, progress)
+
+
+def _tell_stored(done: "StoredAudit", limit: "Verdict | None", json: bool) -> None:
+    """Two versions of a model that stores records: there was nothing to attack."""
+    from exhume.auditing.stored_report import write_stored
+
+    page = write_stored(done, done.request.reveal)
+    say(done.sentence, json)
+    say(done.summary["confidence"], json)
+    for change in done.changes:
+        moved = "" if change.reweighted is None else f", {change.reweighted} of them with another coefficient"
+        say(f"  {change.what}: {change.shared} in both versions{moved}", json)
+        for row in (*change.gone, *change.new):
+            which = "" if row.number is None else f", row {row.number} of its training set"
+            say(f"    stored record {row.place}{which}: {row.how}", json)
+    say(f"wrote {page}", json)
     if json:
         print_json(done.summary | {"report": str(page)})
-    if done.interrupted:
-        if progress is not None:
-            say(f"interrupted: --progress {request.progress} with another --out goes on", as_json=True)
-        raise typer.Exit(130)
-    if limit is not None and done.verdict.severity >= limit.severity:
-        say(f"failed on the verdict {done.verdict.title.lower()} (--fail-on {request.fail_on})", as_json=True)
+    _fail(done.verdict, limit, done.request)
+
+
+def _fail(verdict: "Verdict", limit: "Verdict | None", request: AuditRequest) -> None:
+    if limit is not None and verdict.severity >= limit.severity:
+        say(f"failed on the verdict {verdict.title.lower()} (--fail-on {request.fail_on})", as_json=True)
         raise typer.Exit(1)
 
 
@@ -92,13 +131,13 @@ def _bars() -> "Iterator[Callable[[PlannedAttack, Progress], None]]":
         yield lambda offer, progress: show(progress)
 
 
-def _tell(done: "Audit", page: Path, json: bool) -> None:
+def _say(done: "Audit", page: Path, json: bool) -> None:
     say(done.sentence, json)
     say(done.said["confidence"], json)
     for line in done.subject.attempts:
-        told = "" if line["told"] is None else f", told n = {line['told']}"
+        count = "" if line["told"] is None else f", told n = {line['told']}"
         how = line["outcome"] or f"could not run: {line['note']}"
-        say(f"  {line['method']} (seed {line['seed']}{told}): {how}, {line['seconds']:.1f} s", json)
+        say(f"  {line['method']} (seed {line['seed']}{count}): {how}, {line['seconds']:.1f} s", json)
         say(f"    {line['why']}", json)
     for line in done.subject.passed_over:
         say(f"  not made: {line['method']}. {line['why']}", json)

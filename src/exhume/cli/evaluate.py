@@ -26,7 +26,7 @@ def evaluate(request: EvaluateRequest, json: bool) -> None:
     with folder.alone("this evaluation"):
         scores = score_run(folder, factory=request.model)
         summary = folder.update_summary(scores.summary())
-    tell_scores(scores, json)
+    say_scores(scores, json)
     if summary.get("floor"):
         say(
             f"floor: the true data leave {summary['floor']:.1e} of the weights unexplained, the candidates "
@@ -37,7 +37,7 @@ def evaluate(request: EvaluateRequest, json: bool) -> None:
         print_json(summary)
 
 
-def tell_scores(scores: "Scores", json: bool) -> None:
+def say_scores(scores: "Scores", json: bool) -> None:
     found = scores.evaluation
     say(
         f"error rho = {found.error:.3g} (chance {found.chance_error:.3g}), without sign freedom "

@@ -115,7 +115,7 @@ def _from_observation(weights: Path, header: "Header", asked: _Counted) -> _Coun
         features = header.exhume["network" if "network" in header.exhume else "rows"]
         params, dim = header.entries["weights"].numbers, features.get("d")
         samples = header.exhume["knowledge"]["samples"]
-        if not all(told is None or type(told) is int for told in (dim, samples)):
+        if not all(given is None or type(given) is int for given in (dim, samples)):
             raise TypeError(f"the sizes {str(dim)[:40]} and {str(samples)[:40]}")
     except (KeyError, TypeError, AttributeError) as problem:
         raise ExhumeError(f"expected a complete observation in {weights}, found damage at {problem}") from problem

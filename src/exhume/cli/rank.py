@@ -17,19 +17,25 @@ def rank(request: RankRequest, json: bool) -> None:
     from exhume.experiments.rank_request import answer
 
     done = answer(request)
-    tell_ranking(done.ranked, json)
+    say_ranking(done.ranked, json)
     say(f"wrote {done.folder / 'ranking.csv'} and span.safetensors", json)
     if json:
         print_json(done.summary)
 
 
-def tell_ranking(ranked: "RankedRecords", json: bool) -> None:
+def say_ranking(ranked: "RankedRecords", json: bool) -> None:
     from exhume.attacks.probes.embedding_span import NOT_DETERMINED
     from exhume.experiments.ranking import CALLED, FEW_NON_MEMBERS
 
     summary, ranking = ranked.summary(), ranked.ranking
     whole = "" if ranked.samples is None else f" of at most {ranked.samples}"
-    if "rank_exact" in summary:
+    if "rank_exact" in summary and ranked.recovered is None:
+        say(
+            f"exact: the change shows all {ranking.span.rank} dimensions of the span of the training embeddings, and "
+            f"{summary['rank_exact']} of {summary['ranked']} records lie in it to rounding",
+            json,
+        )
+    elif "rank_exact" in summary:
         say(
             f"exact: {summary['rank_recovered']} training embeddings were recovered, and {summary['rank_exact']} of "
             f"{summary['ranked']} records are among them",

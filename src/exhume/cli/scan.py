@@ -22,7 +22,7 @@ def scan(request: ScanRequest, json: bool) -> None:
     from exhume.scanning.scan import scan as look
 
     done = look(request.path)
-    _tell(done, json)
+    _say(done, json)
     if request.rows is not None:
         from exhume.scanning.writing import write_rows  # which takes torch
 
@@ -41,7 +41,7 @@ def scan(request: ScanRequest, json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _tell(done: "Scan", json: bool) -> None:
+def _say(done: "Scan", json: bool) -> None:
     """The answer first, then every finding, the worst first."""
     import sys
 

@@ -37,7 +37,7 @@ class Records:
     rows: Float[Tensor, "m columns"] = field(repr=False)
     names: tuple[str, ...]
     members: Bool[Tensor, " m"] | None = None
-    told: tuple[float | str, ...] | None = None
+    stated: tuple[float | str, ...] | None = None
     labels: Float[Tensor, " m"] | None = None
 
     def part(self, kept: Bool[Tensor, " m"]) -> "Records":
@@ -46,24 +46,24 @@ class Records:
             self.rows[kept],
             tuple(self.names[at] for at in chosen),
             None if self.members is None else self.members[kept],
-            None if self.told is None else tuple(self.told[at] for at in chosen),
+            None if self.stated is None else tuple(self.stated[at] for at in chosen),
             None if self.labels is None else self.labels[kept],
         )
 
     def labelled(self, classes: Sequence[float | str | bool] | None, what: str) -> "Records":
         """With labels as numbers of outputs, by the classes of the model; without classes as they are."""
-        if self.told is None:
+        if self.stated is None:
             return self
         if classes is None:
-            if any(isinstance(label, str) for label in self.told):
+            if any(isinstance(label, str) for label in self.stated):
                 raise UsageError(f"expected numbers as labels of {what}, found texts")
-            return replace(self, labels=torch.tensor([float(label) for label in self.told], dtype=torch.float64))
+            return replace(self, labels=torch.tensor([float(label) for label in self.stated], dtype=torch.float64))
         places = {_label(label): float(at) for at, label in enumerate(classes)}
-        strange = next((label for label in self.told if _label(label) not in places), None)
+        strange = next((label for label in self.stated if _label(label) not in places), None)
         if strange is not None:
             some = ", ".join(map(str, classes[:8]))
             raise UsageError(f"expected labels of {what} among the classes {some}, found {strange!r}")
-        return replace(self, labels=torch.tensor([places[_label(label)] for label in self.told], dtype=torch.float64))
+        return replace(self, labels=torch.tensor([places[_label(label)] for label in self.stated], dtype=torch.float64))
 
 
 def _label(label: float | str | bool) -> float | str:
@@ -99,14 +99,14 @@ def load_records(
 
 
 def _from_table(path: Path, label: str | None) -> Records:
-    table, told = read_table(path), None
+    table, stated = read_table(path), None
     if label is not None:
-        table, told = table.without(label)
+        table, stated = table.without(label)
     texts = next((column.name for column in table.columns if column.categories is not None), None)
     if texts is not None:
         raise UsageError(f"expected numbers as the model reads them in {path}, found texts in the column {texts!r}")
     rows = torch.tensor([[float(cell) for cell in cells] for cells in table.cells], dtype=torch.float64)
-    return Records(rows, tuple(str(index) for index in range(len(rows))), None, told)
+    return Records(rows, tuple(str(index) for index in range(len(rows))), None, stated)
 
 
 def _from_tensors(tensors: dict[str, Tensor], path: Path) -> Records:
@@ -128,8 +128,8 @@ def _from_tensors(tensors: dict[str, Tensor], path: Path) -> Records:
     if labels is not None and labels.shape != (len(rows),):
         raise ExhumeError(f"expected one of the {LABELS_NAME} per row in {path}, found shape {list(labels.shape)}")
     names = tuple(str(index) for index in range(len(rows)))
-    told = None if labels is None else tuple(labels.double().tolist())
-    return Records(rows, names, None if members is None else members != 0, told)
+    stated = None if labels is None else tuple(labels.double().tolist())
+    return Records(rows, names, None if members is None else members != 0, stated)
 
 
 def _from_folder(folder: Path, image_shape: tuple[int, int, int] | None, preparation: Preparation | None) -> Records:

@@ -14,7 +14,7 @@ KEY = "preparation"
 _BY_NAME = {"none": ((0.0,), (1.0,)), "cifar10-split": (CIFAR10_SPLIT_MEAN, CIFAR10_SPLIT_STD)}
 
 
-def told_preparation(used: Preparation) -> dict[str, Any]:
+def described_preparation(used: Preparation) -> dict[str, Any]:
     """The entry of config.json; empty where the rows came from no images."""
     if used.image_shape is None:
         return {}

@@ -15,10 +15,12 @@ from exhume.attacks.silent.attack import SilentUnits
 from exhume.data.dataset import Preparation
 from exhume.data.records import Records, load_records
 from exhume.errors import UsageError
+from exhume.experiments.adapted_layer import layer_of
 from exhume.experiments.head_file import HeadFile, read_head_file, read_hidden
 from exhume.experiments.preparations import preparation_of
 from exhume.experiments.ranking import RankedRecords, rank_against
 from exhume.experiments.run import RunFolder
+from exhume.formats.adapter import is_adapter, read_adapter
 from exhume.metrics.detection import rows_among
 from exhume.observing.of_layer import observe_layer
 from exhume.requests.rank import RankRequest
@@ -43,6 +45,10 @@ class RankDone:
 
 
 def answer(request: RankRequest) -> RankDone:
+    if is_adapter(request.run):
+        return _rank_adapter(request)
+    if request.layer is not None:
+        raise UsageError(f"expected --layer with a PEFT adapter, found it with {request.run}")
     return _rank_run(request) if request.run.is_dir() else _rank_head(request)
 
 
@@ -94,6 +100,22 @@ def _rank_head(request: RankRequest) -> RankDone:
     )
     ranked.save(request.out)
     return RankDone(ranked, ranked.summary(), request.out)
+
+
+def _rank_adapter(request: RankRequest) -> RankDone:
+    """Ranks what a layer of an adapter reads: inputs of the first layer, features of any other."""
+    if request.model is not None or request.initial is not None or request.hidden:
+        raise UsageError("expected no --model, --initial or --hidden with a PEFT adapter, found one of them")
+    if request.out is None:
+        raise UsageError("expected --out, a folder for ranking.csv, with a PEFT adapter, found nothing")
+    candidates, others = _load(request, None, None)
+    layer = layer_of(read_adapter(request.run), request.layer, candidates.rows.shape[1], request.run)
+    records = [None if part is None else layer.read(part) for part in (candidates, others)]
+    assert records[0] is not None
+    loss = _loss(request.loss or "none") if layer.whole else None
+    ranked = rank_against(layer.probe, records[0], records[1], members=candidates.members, loss=loss, seed=request.seed)
+    ranked.save(request.out)
+    return RankDone(ranked, ranked.summary() | {"rank_layer": layer.name}, request.out)
 
 
 def _recovered(request: RankRequest) -> Recovered:

@@ -27,6 +27,10 @@ FEW_NON_MEMBERS = 20
 FALSE_ALARMS = {"1": 0.01, "0_1": 0.001}
 """Shares of false alarms that rates are told at, by their names in percent. Of less than 1,000 others 0.1 % is none."""
 EXACTLY = "a record whose embedding equals a recovered one to rounding was trained on"
+INSIDE = (
+    "a record that lies in the span of the training embeddings to rounding was trained on, or is a mixture of records "
+    "that were"
+)
 RANKING_FILE, SPAN_FILE = "ranking.csv", "span.safetensors"
 
 
@@ -56,7 +60,11 @@ class RankedRecords:
             "rank_called": self.called,
             "rank_span": ranking.span.rank,
             "rank_weights_per_sample": self._weights_per_sample(),
-            "rank_note": NOT_DETERMINED if self.recovered is None else EXACTLY,
+            "rank_note": EXACTLY
+            if self.recovered is not None
+            else NOT_DETERMINED
+            if ranking.matches is None
+            else INSIDE,
         }
         if ranking.matches is not None:
             values |= {"rank_recovered": self.recovered, "rank_exact": int(ranking.matches.exact.sum())}

@@ -93,8 +93,8 @@ class RunFolder:
 
     def check_one_attack(self, found: Reconstruction) -> None:
         """Refuses files of several attacks, such as a kill between two of them leaves, or two attacks at once."""
-        told, summary, trace = found.summary(), self.summary(), self.trace()
-        other = [key for key in ONE_ATTACK if key in summary and summary[key] != told[key]]
+        expected, summary, trace = found.summary(), self.summary(), self.trace()
+        other = [key for key in ONE_ATTACK if key in summary and summary[key] != expected[key]]
         if trace and trace[-1].get("iteration") != found.iterations:
             other.append("trace.csv")
         if other:

@@ -15,8 +15,7 @@ from exhume.features.ridge import RidgeFeatures
 from exhume.metrics.errors import Evaluation, evaluate
 from exhume.metrics.images import ImageScores, image_scores
 from exhume.metrics.low_resolution import LowResolution, low_resolution
-from exhume.metrics.matching import Matching
-from exhume.metrics.recognition import recognised
+from exhume.metrics.matching import Matching, recognised
 from exhume.reconstruction import Reconstruction
 
 

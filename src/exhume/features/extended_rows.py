@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.features.rows import Rows
+from exhume.features.rows import PlainRows, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class ExtendedRows:
+class ExtendedRows(PlainRows):
     """The rows (v_k, b_k), made block by block. With `constant` the row (0, ..., 0, 1) comes before them: a homogeneous
     φ makes 1 of it at (x, 1), the feature that belongs to the bias of a head."""
 

@@ -6,11 +6,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.features.rows import Rows
+from exhume.features.rows import PlainRows, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class MixedRows:
+class MixedRows(PlainRows):
     """Rows a u_k + b w_k, in the precision of the first. Both stay where they are."""
 
     first: Rows

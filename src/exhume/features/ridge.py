@@ -18,8 +18,8 @@ from torch import Tensor
 
 from exhume.activations import Activation
 from exhume.features import memory
-from exhume.features.rows import HeldRows, Rows, blocks, raw_bytes, row_sums
-from exhume.features.selected_rows import SelectedRows, selected
+from exhume.features.rows import Rows, blocks, raw_bytes
+from exhume.features.selected_rows import selected
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class RidgeFeatures:
     @property
     def chosen(self) -> Int[Tensor, " p"] | None:
         """Which features of an unpruned model these are; None: all."""
-        return self.rows.index if isinstance(self.rows, SelectedRows) else None
+        return self.rows.chosen
 
     @property
     def norm_blind(self) -> bool:
@@ -81,7 +81,7 @@ class RidgeFeatures:
     def telltale(self, like: Tensor) -> Iterator[bytes]:
         """What tells these features from others: the activation, all rows, the bias."""
         yield self.activation.name.encode()
-        yield row_sums(self.rows)
+        yield self.rows.telltale()
         if self.bias is not None:
             yield raw_bytes(self.bias)
 
@@ -151,8 +151,7 @@ class RidgeFeatures:
     def _rows(self, block: slice, like: Tensor) -> Float[Tensor, "rows d"]:
         """Rows of V where `like` is and in its precision; coarse ones stay in theirs."""
         rows = self.rows.block(block.start, block.stop)
-        coarse = isinstance(self.rows, HeldRows) and self.rows.coarse
-        return rows.to(device=like.device, dtype=rows.dtype if coarse else like.dtype)
+        return rows.to(device=like.device, dtype=rows.dtype if self.rows.coarse else like.dtype)
 
     @staticmethod
     def _product(left: Float[Tensor, "a b"], right: Float[Tensor, "b c"]) -> Float[Tensor, "a c"]:

@@ -100,8 +100,8 @@ def some_ridge(features: RidgeFeatures, chosen: Int[Tensor, " q"]) -> RidgeFeatu
 
 
 def _values(features: RidgeFeatures) -> Float[Tensor, "p d"]:
-    assert isinstance(features.rows, HeldRows)
-    return features.rows.values
+    assert features.rows.held is not None
+    return features.rows.held
 
 
 def _agree(activation: Activation, linear: Float[Tensor, "m p"], seen: Float[Tensor, "m p"]) -> bool:

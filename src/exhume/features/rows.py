@@ -24,7 +24,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import ExhumeError
@@ -60,13 +60,69 @@ class Rows(Protocol):
         """How many rows to ask for at once, so that a block stays small where it has to be made."""
         ...
 
+    @property
+    def held(self) -> Float[Tensor, "p d"] | None:
+        """All of them, where they are in memory."""
+        ...
+
+    @property
+    def coarse(self) -> bool:
+        """Whether products with them are made in their own precision, otherwise in that of the inputs."""
+        ...
+
+    @property
+    def independent(self) -> bool:
+        """Whether they are known to be independent draws, of which none repeats another."""
+        ...
+
+    @property
+    def chosen(self) -> Int[Tensor, " p"] | None:
+        """Which rows of an unpruned matrix these are; None: all."""
+        ...
+
+    def telltale(self) -> bytes:
+        """What tells these rows from others."""
+        ...
+
+
+class PlainRows:
+    """What rows say of themselves that are neither in memory nor known to be anything."""
+
+    @property
+    def held(self) -> Float[Tensor, "p d"] | None:
+        return None
+
+    @property
+    def coarse(self) -> bool:
+        return False
+
+    @property
+    def independent(self) -> bool:
+        return False
+
+    @property
+    def chosen(self) -> Int[Tensor, " p"] | None:
+        return None
+
+    def telltale(self: Rows) -> bytes:
+        """A checksum per block. CRC-32 finds a changed matrix, at six times the speed of a cryptographic one."""
+        sums = bytearray()
+        for part in blocks(self, CHUNK_ROWS * 4):  # the same for V in memory and in a file
+            values = self.block(part.start, part.stop).cpu().contiguous().flatten()
+            sums += zlib.crc32(values.view(torch.uint8).numpy().data).to_bytes(4, "little")
+        return bytes(sums)
+
 
 @dataclass(frozen=True, eq=False)
-class HeldRows:
-    """V in memory. Products with `coarse` rows are made in the precision of V, otherwise in that of the inputs."""
+class HeldRows(PlainRows):
+    """V in memory."""
 
     values: Float[Tensor, "p d"]
     coarse: bool = False
+
+    @property
+    def held(self) -> Float[Tensor, "p d"]:
+        return self.values
 
     @property
     def p(self) -> int:
@@ -88,7 +144,7 @@ class HeldRows:
 
 
 @dataclass(frozen=True)
-class DrawnRows:
+class DrawnRows(PlainRows):
     """V as a seed: rows first..first+p-1 of an endless matrix with independent N(0, 1/d) entries."""
 
     seed: int
@@ -120,12 +176,19 @@ class DrawnRows:
         stream.standard_normal(dtype=np.float32, out=out)
         out *= np.float32(1 / math.sqrt(self.d))
 
+    @property
+    def independent(self) -> bool:
+        return True
+
+    def telltale(self) -> bytes:
+        return repr(self).encode()
+
     def part(self, start: int, stop: int) -> "DrawnRows":
         return DrawnRows(self.seed, stop - start, self.d, self.first + start)
 
 
 @dataclass(frozen=True)
-class MappedRows:
+class MappedRows(PlainRows):
     """V in a safetensors file, read through the page cache: no memory of its own."""
 
     path: Path
@@ -181,8 +244,8 @@ def blocks(rows: Rows, block_rows: int | None = None) -> Iterator[slice]:
 
 def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> HeldRows:
     """The same rows in memory, filled block by block so that no second copy exists on the way."""
-    if isinstance(rows, HeldRows):
-        return HeldRows(rows.values.to(device=device, dtype=dtype))
+    if rows.held is not None:
+        return HeldRows(rows.held.to(device=device, dtype=dtype))
     values = torch.empty(rows.p, rows.d, dtype=dtype, device=device)
     for block in blocks(rows):
         values[block] = rows.block(block.start, block.stop).to(device=device, dtype=dtype)
@@ -193,20 +256,6 @@ def raw_bytes(values: Tensor) -> bytes:
     # cloned, because one number that was cut out of a matrix keeps its stride; numpy has no bfloat16
     flat = values.cpu().flatten().clone(memory_format=torch.contiguous_format)
     return flat.view(torch.uint8).numpy().tobytes()
-
-
-def row_sums(rows: Rows) -> bytes:
-    """Tells one V from another by all of its numbers: where V is a seed, the seed; otherwise a checksum per block.
-
-    The checksum is CRC-32: it finds a changed matrix, and at six times the speed of a cryptographic one.
-    """
-    if isinstance(rows, DrawnRows):
-        return repr(rows).encode()
-    sums = bytearray()
-    for part in blocks(rows, CHUNK_ROWS * 4):  # the same for V in memory and in a file
-        values = rows.block(part.start, part.stop).cpu().contiguous().flatten()
-        sums += zlib.crc32(values.view(torch.uint8).numpy().data).to_bytes(4, "little")
-    return bytes(sums)
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:

@@ -7,11 +7,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.features.rows import Rows
+from exhume.features.rows import PlainRows, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class SelectedRows:
+class SelectedRows(PlainRows):
     """The rows `index` of other rows, in their order. They stay where they are and are picked out block by block."""
 
     whole: Rows
@@ -29,6 +29,10 @@ class SelectedRows:
     @property
     def p(self) -> int:
         return len(self.index)
+
+    @property
+    def chosen(self) -> Int[Tensor, " p"]:
+        return self.index
 
     @property
     def d(self) -> int:

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import CHUNK_ROWS, Rows
+from exhume.features.rows import CHUNK_ROWS, PlainRows, Rows
 
 PACK = CHUNK_ROWS  # a pack of drawn rows is then drawn without any other
 
@@ -52,7 +52,7 @@ class Share:
 
 
 @dataclass(frozen=True, eq=False)
-class DealtRows:
+class DealtRows(PlainRows):
     """A share of other rows: `p` of them, from its own number `first` on."""
 
     whole: Rows

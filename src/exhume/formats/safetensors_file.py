@@ -8,6 +8,7 @@ import numpy as np
 from exhume.errors import ExhumeError
 from exhume.formats.contents import Contents, StoredArray
 from exhume.formats.json_file import read_json_object
+from exhume.formats.links import own_file
 from exhume.tensor_header import Entry, read_header
 
 NUMPY_TYPES = {
@@ -53,7 +54,7 @@ def shard_files(index: Path) -> list[Path]:
     for file in sorted(set(listed.values())):
         if Path(file).name != file or file in ("", ".", "..") or not file.isprintable():
             raise ExhumeError(f"expected shards beside {index}, found {file[:80]!r}, which leads elsewhere")
-        found = read_header(index.parent / file).entries
+        found = read_header(own_file(index.parent, file)).entries
         lost = [name for name, where in listed.items() if where == file and name not in found]
         if lost:
             raise ExhumeError(f"expected {lost[0][:80]!r} in {file}, as {index} says, found no such tensor")

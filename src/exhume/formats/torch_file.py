@@ -1,5 +1,6 @@
 """PyTorch checkpoints through the one safe way in, flattened: tensors and plain values under dotted names."""
 
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ def _parts(loaded: Any, path: Path) -> Iterator[tuple[str, Any]]:
                 f"expected a checkpoint of names, tensors and numbers in {path}, found one that goes on and on: more "
                 f"than {MOST_PARTS if count > MOST_PARTS else DEEPEST:,} {'parts' if count > MOST_PARTS else 'levels'}"
             )
+        if isinstance(value, Namespace):
+            value = vars(value)
         if isinstance(value, Mapping):
             waiting.extend(((*place, _word(key)), inner) for key, inner in reversed(list(value.items())))
         elif isinstance(value, list | tuple):

@@ -16,7 +16,10 @@ from torch import Tensor
 from exhume.errors import ExhumeError, UsageError
 
 NO_CANDIDATE = -1
+RECOGNISED_COSINE = 0.9
 UNMATCHED_DISTANCE = 1.0
+CLOSE = 1e-4  # a distance over the norms below which inner products leave too few digits of it
+FEW_NUMBERS = 2**22  # differences that take milliseconds
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class Matching:
 def match(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"], sign_free: bool) -> Matching:
     """The one-to-one assignment π, with the better sign if `sign_free`, that minimises Σ_i ‖x_i − s_i x^_π(i)‖₂.
 
-    All min(n, m) pairs are made, even distant ones. Distances are sums of squared differences in float64, not inner
-    products, so that equal rows are at distance 0 exactly.
+    All min(n, m) pairs are made, even distant ones. Distances are as exact as sums of squared differences in float64:
+    equal rows are at distance 0.
 
     >>> match(torch.eye(2), -torch.eye(2).flip(0), sign_free=True).candidate
     tensor([1, 0])
@@ -157,4 +160,34 @@ def check_rows(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]) 
 
 
 def _distances(x: Float[Tensor, "n d"], y: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
-    return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    """‖x_i − y_j‖: by inner products, which take a tenth of the time; where these cancel, by differences.
+
+    ‖x‖² + ‖y‖² − 2 x·y has an error of about ε (‖x‖² + ‖y‖²): relative to the distance, 1e-8 at `CLOSE`, less beyond.
+    """
+    if len(x) * len(y) * x.shape[1] <= FEW_NUMBERS:
+        return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    sizes = x.square().sum(dim=1)[:, None] + y.square().sum(dim=1)
+    squares = torch.addmm(sizes, x, y.T, alpha=-2.0)
+    rows, columns = (~(squares > CLOSE**2 * sizes)).nonzero(as_tuple=True)
+    at_once = max(1, FEW_NUMBERS // x.shape[1])
+    for i, j in zip(rows.split(at_once), columns.split(at_once), strict=True):
+        squares[i, j] = (x[i] - y[j]).square().sum(dim=1)
+    return squares.sqrt()
+
+
+def nearest_cosines(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]) -> Float[Tensor, " n"]:
+    """The largest |cosine| that each sample has with any candidate; 0 without candidates.
+
+    >>> nearest_cosines(torch.eye(2), torch.tensor([[-3.0, 0.0]]))
+    tensor([1., 0.], dtype=torch.float64)
+    """
+    check_rows(samples, candidates)
+    if len(candidates) == 0:
+        return torch.zeros(len(samples), dtype=torch.float64)
+    wanted, found = (to_norm(rows.detach().cpu().double(), 1.0) for rows in (samples, candidates))
+    return (wanted @ found.T).abs().max(dim=1).values
+
+
+def recognised(samples: Float[Tensor, "n d"], candidates: Float[Tensor, "m d"]) -> int:
+    """Samples that some candidate has a |cosine| above 0.9 with; candidates may serve for several."""
+    return int((nearest_cosines(samples, candidates) > RECOGNISED_COSINE).sum())

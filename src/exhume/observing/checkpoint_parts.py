@@ -91,8 +91,8 @@ def optimiser_part(value: Any) -> dict[str, Any] | None:
         if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
             return None
         names = group.get("param_names")
-        told = isinstance(names, list) and len(names) == len(numbers) and all(isinstance(name, str) for name in names)
-        listed.append({"params": list(numbers)} | ({"param_names": list(names)} if told else {}))
+        named = isinstance(names, list) and len(names) == len(numbers) and all(isinstance(name, str) for name in names)
+        listed.append({"params": list(numbers)} | ({"param_names": list(names)} if named else {}))
     kept: dict[int, dict[str, Tensor]] = {}
     for number, values in state.items():
         if type(number) is not int or not isinstance(values, Mapping):

@@ -2,13 +2,15 @@
 
 A file decides nothing here. A safetensors file is read only where its header agrees with its size. A PyTorch file is a
 zip archive with a pickle in it, and a pickle is a program: the names that it asks for are checked against the few that
-tensors need, before torch reads it with `weights_only=True`, which checks them once more. Archives that would grow when
-they are unpacked, and tensors larger than what is stored of them, are refused.
+tensors need, and the settings of a training script (`argparse.Namespace`, as timm keeps them). Then torch reads it with
+`weights_only=True`, which checks them once more. Archives that would grow when they are unpacked, and tensors larger
+than what is stored of them, are refused.
 """
 
 import hashlib
 import pickletools
 import zipfile
+from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +90,8 @@ def load_checked(path: Path) -> Any:
     """What torch.save wrote, if it is tensors, numbers, texts and containers of them. Tensors are mapped."""
     _check_archive(path, path.stat().st_size)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        with torch.serialization.safe_globals([Namespace]):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as problem:  # whatever is wrong in a file of unknown origin shows in many ways
         reason = " ".join(str(problem).split())[:160]
         raise ExhumeError(f"expected a PyTorch state dict in {path}, found: {reason}; {WAY_OUT}") from problem
@@ -158,6 +161,8 @@ def _belongs_to_tensors(name: str) -> bool:
     module, _, member = name.partition(" ")
     if module == "collections":
         return member == "OrderedDict"
+    if module == "argparse":
+        return member == "Namespace"
     if module == "torch._utils":
         return member in _REBUILT
     if module in ("torch", "torch.storage"):

@@ -13,7 +13,7 @@ from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.evidence import Evidence, Pictures, with_truth, without_truth
 from exhume.report.frames import Recovery, recovery
-from exhume.report.knowledge import knowledge, not_tested, told_samples
+from exhume.report.knowledge import knowledge, known_samples, not_tested
 from exhume.report.model_card import model_card
 from exhume.report.next_steps import next_steps
 from exhume.report.pictures import blurred, to_base64_png
@@ -242,11 +242,11 @@ class _Count:
 
 def _count(found: Reconstruction | None, observation: Observation, has_truth: bool, samples: int | None) -> _Count:
     """The number of samples, and who says so."""
-    told = told_samples(found, observation)
+    known = known_samples(found, observation)
     if samples is not None:
         return _Count(samples, "counted in the training data" if has_truth else "as told by the owner")
-    if told is not None:
-        return _Count(told, "as told to the attack")
+    if known is not None:
+        return _Count(known, "as told to the attack")
     reading = reading_of(found, observation)
     one_each = reading is None or reading.pieces == 1
     if found is not None and found.outcome is Outcome.RECOVERED and one_each:
@@ -258,7 +258,7 @@ def gauge_section(subject: Subject, evidence: Evidence) -> dict[str, Any]:
     has_truth = evidence.recovered is not None
     samples = len(evidence.rows) if has_truth else subject.samples
     count = _count(subject.found, subject.observation, has_truth, samples)
-    measured = gauge(subject.observation.p, subject.observation.d, count.n)
+    measured = gauge(subject.observation.equations, subject.observation.d, count.n)
     return {
         "p": measured.p,
         "d": measured.d,

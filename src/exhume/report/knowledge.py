@@ -16,7 +16,7 @@ def not_tested(
     attempts: list[dict[str, Any]],
 ) -> list[str]:
     """What the reader must not take for tested. `defences` as `applied_defences` has them."""
-    told = told_samples(found, observation)
+    count = known_samples(found, observation)
     methods = list(dict.fromkeys(line["method"] for line in attempts if line["outcome"] is not None))
     seeds = sorted({line["seed"] for line in attempts if line["outcome"] is not None})
     gaps = ["Any attack: none could be run."]
@@ -29,7 +29,7 @@ def not_tested(
         _other_priors(found),
         not_audited(defences),
     ]
-    if told is not None:
+    if count is not None:
         gaps.append("An attacker who must find out the number of samples.")
     if not has_truth:
         gaps.append("The true training data were not there to compare with: single candidates may be wrong.")
@@ -58,15 +58,15 @@ def knowledge(found: Reconstruction | None, observation: Observation) -> list[di
     """What the attacker had, as a tick-list: what the attack recorded that it was given and made use of."""
     given = {} if found is None else dict(found.given)
     if not given:
-        given = {str(kind): detail for kind, detail in _as_told(found, observation).items()}
+        given = {str(kind): detail for kind, detail in _as_known(found, observation).items()}
     if observation.image_shape is not None:
         given.setdefault("shape", "to display them")
     return [_item(kind in given, title, given.get(kind, "")) for kind, title in _TITLES.items()]
 
 
-def _as_told(found: Reconstruction | None, observation: Observation) -> Given:
+def _as_known(found: Reconstruction | None, observation: Observation) -> Given:
     """For attacks that left no record: what the observation says, and the settings and facts of the attack."""
-    given = of_the_head(observation.knowing(told_samples(found, observation)))
+    given = of_the_head(observation.knowing(known_samples(found, observation)))
     if observation.initial_rows is not None:
         given["body"] = "the first layer"
     if found is not None and found.facts.get("prior"):
@@ -101,9 +101,9 @@ def _other_layers(attempts: list[dict[str, Any]]) -> str:
     return f"Layers other than {' and '.join(read)}{several}."
 
 
-def told_samples(found: Reconstruction | None, observation: Observation) -> int | None:
+def known_samples(found: Reconstruction | None, observation: Observation) -> int | None:
     """The number of samples that this attack was told, which may be less than the observation holds."""
     if found is None:
         return None
-    told: int | None = found.settings.get("samples", observation.knowledge.samples)
-    return told
+    count: int | None = found.settings.get("samples", observation.knowledge.samples)
+    return count

@@ -3,12 +3,13 @@
 import base64
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, TemplateError
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from exhume.errors import ExhumeError
 from exhume.experiments.run import RunFolder
@@ -22,6 +23,7 @@ from exhume.report.run_subject import subject_of_run
 from exhume.theory import ZONE_TITLES
 
 MOST_FIGURE_PICTURES = 100
+OPTION = re.compile(r"(?<!\S)\(?--[^\s<]+")
 PAIRS, CANDIDATES = "pairs.png", "candidates.png"
 
 
@@ -86,6 +88,12 @@ def render(content: dict[str, Any]) -> str:
     )
 
 
+def render_versions(content: dict[str, Any]) -> str:
+    """The page of two versions of a model that stores records. It has no script."""
+    style = Markup(_environment().get_template("page.css.jinja").render())
+    return _environment().get_template("versions.html.jinja").render(report=content, style=style)
+
+
 @cache
 def _environment() -> Environment:
     """Kept, because compiling the templates takes longer than filling them in."""
@@ -96,7 +104,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "percent": percent, "plain": plain, "power": power}
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "plain": plain,
+        "power": power,
+        "unbroken": unbroken,
+    }
     return environment
 
 
@@ -112,6 +126,15 @@ def number(value: float | int | None) -> Markup:
         return Markup("{}").format(plain(value))
     mantissa, exponent = split_power(value)
     return Markup("{}\u202f\u00d7\u202f{}").format(mantissa, power(exponent))
+
+
+def unbroken(text: str) -> Markup:
+    """A text in which no option of the command line is split at the end of a line, as browsers do behind a hyphen.
+
+    >>> unbroken("a <b> without --initial.")
+    Markup('a &lt;b&gt; without <span class="whole">--initial.</span>')
+    """
+    return Markup(OPTION.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def power(exponent: int) -> Markup:

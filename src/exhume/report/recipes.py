@@ -43,14 +43,14 @@ RECIPES = (
 NAMES = tuple(recipe.name for recipe in RECIPES)
 
 
-def check_recipes(told: Collection[str]) -> tuple[str, ...]:
-    strangers = [name for name in told if name not in NAMES]
+def check_recipes(named: Collection[str]) -> tuple[str, ...]:
+    strangers = [name for name in named if name not in NAMES]
     if strangers:
         raise UsageError(f"expected ways of training out of {', '.join(NAMES)}, found {strangers[0]!r}")
-    return tuple(name for name in NAMES if name in told)
+    return tuple(name for name in NAMES if name in named)
 
 
-def recipes_section(told: Collection[str], floor: float | None, drift: float | None, zero: bool) -> dict[str, Any]:
+def recipes_section(named: Collection[str], floor: float | None, drift: float | None, zero: bool) -> dict[str, Any]:
     """`told` is how the owner says the model was trained; `zero`: its head started at zero."""
     measured = []
     if floor is not None:
@@ -70,23 +70,23 @@ def recipes_section(told: Collection[str], floor: float | None, drift: float | N
                 "title": recipe.title,
                 "judged": "yes" if recipe.name == "weight-decay" and zero else recipe.judged,
                 "why": recipe.why,
-                "told": recipe.name in told,
+                "told": recipe.name in named,
             }
             for recipe in RECIPES
         ],
-        "told": bool(told),
+        "told": bool(named),
         "measured": measured,
-        "broken": broken(told, zero),
+        "broken": broken(named, zero),
     }
 
 
-def broken(told: Collection[str], zero: bool) -> list[str]:
+def broken(named: Collection[str], zero: bool) -> list[str]:
     """What breaks the assumption by what the owner tells, in words for the verdict.
 
     >>> broken(["adam"], zero=False), broken(["weight-decay"], zero=True)
     (['Adam, AdamW, RMSprop'], [])
     """
-    found = [recipe.title for recipe in RECIPES if recipe.name in told and recipe.judged == "no"]
-    if "weight-decay" in told and not zero:
+    found = [recipe.title for recipe in RECIPES if recipe.name in named and recipe.judged == "no"]
+    if "weight-decay" in named and not zero:
         found.append("weight decay from a start that is not zero")
     return found

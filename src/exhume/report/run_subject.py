@@ -38,12 +38,12 @@ def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) 
         scores=summary,
         defences=applied_defences(config, summary),
         attempts=[attempt_line(found, "The attack of this run.", stopped)],
-        recipes=recipes_section(_told(config), floor, None, zero) if config.get("victim") else None,
+        recipes=recipes_section(_shown(config), floor, None, zero) if config.get("victim") else None,
         floor=floor,
     )
 
 
-def _told(config: dict[str, Any]) -> list[str]:
+def _shown(config: dict[str, Any]) -> list[str]:
     """How a victim that was made here was trained."""
     model = dict(config.get("model") or {})
     recipe = dict(model.get("recipe") or {})

@@ -264,21 +264,21 @@ def _looked_at(case: VerdictInput) -> str:
 
 def _doubts(case: VerdictInput) -> str:
     """What is open of candidates that the weights determine otherwise: one short sentence each."""
-    told = [
+    doubts = [
         (f"{count:,} candidate{' is' if count == 1 else 's are'}", DOUBTS[kind]) for kind, count in case.doubts.items()
     ]
-    return "".join(f"{number} {what}. " for number, what in told)
+    return "".join(f"{number} {what}. " for number, what in doubts)
 
 
 def _by_units(case: VerdictInput) -> str:
     if not case.held_out_rows:
         return "No units were held out."
-    told = f"{case.held_out_rows:,} units of the layer were kept from the attack"
+    kept = f"{case.held_out_rows:,} units of the layer were kept from the attack"
     if case.chance is None:
-        return f"{told}; they confirm no sample."
+        return f"{kept}; they confirm no sample."
     least = max(case.chance, 1e-300)
     return (
-        f"{told}. They are silent where the recovered samples say so; the chance of that for the least sure sample is "
+        f"{kept}. They are silent where the recovered samples say so; the chance of that for the least sure sample is "
         f"{least:.0e} or less.{_looked_at(case)}"
     )
 

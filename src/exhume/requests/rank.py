@@ -15,8 +15,8 @@ class RankRequest(Request):
     run: Annotated[
         Path,
         Option(
-            "The run folder, a safetensors file with a head (weight, bias), or a linear model of scikit-learn (skops, "
-            "ONNX).",
+            "The run folder, a safetensors file with a head (weight, bias), a linear model of scikit-learn (skops, "
+            "ONNX), or the folder of a PEFT adapter (LoRA).",
             argument=True,
         ),
     ]
@@ -39,6 +39,9 @@ class RankRequest(Request):
         ),
     ] = None
     initial: Annotated[Path | None, Option("Head file: W(0); default: it started at zero.")] = None
+    layer: Annotated[
+        str | None, Option("PEFT adapter: the layer that reads the records; default: the one of their width.")
+    ] = None
     hidden: Annotated[bool, Option("Head file: a hidden layer with ReLU; its embeddings are recovered first.")] = False
     mean: Annotated[
         str | None, Option("Images: the model's mean, e.g. 0.5 or one per channel; default: what the run tells.")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from exhume.errors import ExhumeError
 from exhume.formats.contents import Contents
+from exhume.formats.links import REFUSED, leads_out
 from exhume.formats.pickles import MOST_BYTES, Program, read_program
 from exhume.formats.reading import kind_of, read_contents
 from exhume.private_paths import without_folders
@@ -114,7 +115,7 @@ def _walk(root: Path, unread: list[Unread], folders: list[str]) -> Iterator[Path
             raise ExhumeError(f"expected a file or folder to scan at {root}, found neither")
         yield root
         return
-    inside, seen = root.resolve(), set[tuple[int, int]]()
+    seen = set[tuple[int, int]]()
 
     def complain(problem: OSError) -> None:
         unread.append(Unread(Path(problem.filename or root).name, f"could not be opened: {problem.strerror}"))
@@ -132,10 +133,8 @@ def _walk(root: Path, unread: list[Unread], folders: list[str]) -> Iterator[Path
             path = Path(folder) / name
             shown = path.relative_to(root).as_posix()
             try:
-                if path.is_symlink() and not path.resolve(strict=True).is_relative_to(inside):
-                    raise ExhumeError(
-                        "a link that leads out of the folder, and was not followed; scan what it leads to"
-                    )
+                if leads_out(path, root):
+                    raise ExhumeError(f"{REFUSED}; scan what it leads to")
                 told = path.stat()
             except (OSError, RuntimeError) as problem:
                 unread.append(Unread(shown, f"could not be opened: {getattr(problem, 'strerror', None) or problem}"))

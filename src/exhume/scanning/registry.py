@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from exhume.scanning.finders import (
+    adapters,
     batch_norm,
     categories,
     data_arrays,
@@ -48,9 +49,10 @@ FINDERS: tuple[Finder, ...] = (
     moving_averages.find,
     several_checkpoints.find,
     starts.find,
+    adapters.find,
     batch_norm.find,
     trees.find,
     logs.find,
 )
-READ_NUMBERS: tuple[Finder, ...] = (embeddings.find,)
+READ_NUMBERS: tuple[Finder, ...] = (embeddings.find, adapters.find)
 """Those that compare the numbers of large tensors. All others go by names, shapes and small entries."""

@@ -148,7 +148,7 @@ class Desk:
 
     async def complain(self, request: Request, problem: Exception) -> Response:
         """One line, as JSON for the script and as a page for people."""
-        status, reason = _told(problem)
+        status, reason = _answer(problem)
         if "text/html" in request.headers.get("accept", ""):
             return self.page("complaint.html.jinja", status, reason=reason)
         return JSONResponse({"problem": reason}, status)
@@ -186,7 +186,7 @@ def make_app(settings: ServeSettings) -> tuple[ASGIApp, Desk]:
     return Guard(inside, settings), desk
 
 
-def _told(problem: Exception) -> tuple[int, str]:
+def _answer(problem: Exception) -> tuple[int, str]:
     match problem:
         case Refused():
             return problem.status, str(problem)

@@ -21,8 +21,8 @@ def demo(request: DemoRequest, json: bool) -> None:
 
     Example: exhume demo --out demo
     """
-    from exhume.cli.attack import tell_attack
-    from exhume.cli.evaluate import tell_scores
+    from exhume.cli.attack import say_attack
+    from exhume.cli.evaluate import say_scores
     from exhume.data.load import load
     from exhume.experiments.attack_request import AttackRequest
     from exhume.experiments.attacking import attack_run
@@ -43,10 +43,10 @@ def demo(request: DemoRequest, json: bool) -> None:
     say("2. Digging.", json)
     with attack_bar(prepared.method.iterations) as show:
         attacked = attack_run(run, prepared, show)
-    tell_attack(attacked.summary, json)
+    say_attack(attacked.summary, json)
     say("3. Holding what was found against the faces.", json)
     scores = score_run(run)
-    tell_scores(scores, json)
+    say_scores(scores, json)
     run.update_summary(scores.summary())
     page = write_report(run, reveal=True)
     summary = run.update_summary({"report": page.name})

@@ -14,7 +14,7 @@ from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.defences.kinds import check_surgeon, parse_defences, publish
 from exhume.errors import UsageError
-from exhume.experiments.preparations import told_preparation
+from exhume.experiments.preparations import described_preparation
 from exhume.experiments.run import check_new, training_checkpoint
 from exhume.experiments.truth import save_truth
 from exhume.files import SCHEMA, replacing, write_json
@@ -60,7 +60,7 @@ def train_run(
         save_observation(observation, folder / "observation.safetensors")
         save_truth(data, victim.coefficients, folder / "truth.safetensors")
         asked = {} if request is None else {"request": dict(request)}
-        write_json(folder / "config.json", settings | asked | told_preparation(data.preparation))
+        write_json(folder / "config.json", settings | asked | described_preparation(data.preparation))
         write_json(folder / "summary.json", summary)
     return summary
 

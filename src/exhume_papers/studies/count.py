@@ -20,12 +20,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.running.budget import Limits
 from exhume.attacks.running.loop import run_attack
 from exhume.attacks.running.prepare import prepare, run
 from exhume.attacks.running.settings import AttackSettings
-from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth

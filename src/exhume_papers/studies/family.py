@@ -11,6 +11,8 @@ from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.registry import known_methods
 
 HEAD = ("attack", "g(x)", "target", "coefficients", "candidates", "solver", "knowledge", "published")
+EQUATIONS = ("attack", "g(x)", "target", "coefficients", "published")
+SEARCH = ("attack", "candidates", "solver", "knowledge")
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,17 @@ def family() -> tuple[Member, ...]:
 
 
 def as_markdown() -> str:
-    """The table of the documentation.
+    """The tables of the documentation: what is solved, and how.
 
     >>> print(as_markdown().splitlines()[0])
-    | attack | g(x) | target | coefficients | candidates | solver | knowledge | published |
+    | attack | g(x) | target | coefficients | published |
     """
-    lines = [HEAD, ("---",) * len(HEAD)]
-    for member in family():
-        *cells, asked = astuple(member.composition)
-        lines.append((f"`{asked or member.name}`", *cells))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    members = [
+        (f"`{asked or member.name}`", *cells) for member in family() for *cells, asked in [astuple(member.composition)]
+    ]
+    tables = []
+    for columns in (EQUATIONS, SEARCH):
+        places = [HEAD.index(name) for name in columns]
+        lines = [columns, ("---",) * len(columns), *([cells[place] for place in places] for cells in members)]
+        tables.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(tables)

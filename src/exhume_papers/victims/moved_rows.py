@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.features.rows import Rows
+from exhume.features.rows import PlainRows, Rows
 
 
 @dataclass(frozen=True, eq=False)
-class MovedRows:
+class MovedRows(PlainRows):
     """Rows s v_k + Σ_i C_ik x_i. They hold the training data: an observation gets them written out or held."""
 
     initial: Rows

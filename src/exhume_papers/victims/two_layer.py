@@ -21,10 +21,9 @@ from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import DrawnRows, HeldRows, Rows, hold, write_rows
-from exhume.networks.initialisation import normal_head
 from exhume.observation import Knowledge, Observation
 from exhume.observing.of_head import observe_head
-from exhume.start_rule import StartRule
+from exhume.start_rule import StartRule, normal_head
 from exhume.validation import parse_fields
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import ModuleIterates
@@ -143,7 +142,7 @@ def train_two_layer(
     way.descent.require_end()
     halfway = config.features_at == "midpoint"
     shown = _midpoint(way.rows, rows) if halfway else way.rows
-    if isinstance(shown, DrawnRows):  # frozen: a seed tells them
+    if shown.independent:  # frozen: a seed tells them
         kept: Rows = shown
     else:
         kept = hold(shown, dtype=data.inputs.dtype) if features_file is None else write_rows(shown, features_file)
@@ -212,8 +211,8 @@ def _train_all_weights(
 def _midpoint(trained: Rows, initial: DrawnRows) -> Rows:
     if isinstance(trained, MovedRows):
         return trained.midpoint()
-    assert isinstance(trained, HeldRows), "recipes that leave the span hold all weights"
-    return HeldRows((trained.values + hold(initial, dtype=trained.values.dtype).values) / 2)
+    assert trained.held is not None, "recipes that leave the span hold all weights"
+    return HeldRows((trained.held + hold(initial, dtype=trained.held.dtype).values) / 2)
 
 
 def _until(config: TwoLayerConfig) -> float:

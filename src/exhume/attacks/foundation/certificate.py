@@ -5,12 +5,13 @@ well as the others; candidates that merely fit do not. Two sets are kept: one th
 between its own results, and one that is used once, for the verdict.
 
 *The error to expect of each candidate.* What the candidates leave unexplained is taken for noise of variance σ² on each
-equation, in units of the weights' own mean square. The least-squares candidates then scatter with covariance
-σ² M⁻¹ ⊗ I, where M is the curvature of the loss (`single_layer/gauss_newton.py`), so sqrt(σ² [M⁻¹]_ii) is the size of
-||x̂_i − x_i|| / √d to expect. It is large for a sample with a tiny coefficient, which leaves hardly a trace in the
-weights, and for copies that share one sample's coefficient. σ² is estimated with caution from the loss L on the fitted
-weights and the loss H on h unseen ones; q = m (d − 1 + k) / (k p) is the share of the equations that the unknowns of m
-candidates with k coefficients each use up:
+equation, in units of the weights' own mean square. `single_layer/linearised.py` and `modules/linearised.py` follow it
+into every direction. Where there are too many for that, the least-squares candidates are taken to scatter with
+covariance σ² M⁻¹ ⊗ I, where M is the curvature of the loss (`single_layer/gauss_newton.py`). So sqrt(σ² [M⁻¹]_ii) is
+the size of ||x̂_i − x_i|| / √d to expect. It is large for a sample with a tiny coefficient, which leaves hardly a trace
+in the weights, and for copies that share one sample's coefficient. σ² is estimated with caution from the loss L on the
+fitted weights and the loss H on h unseen ones; q = m (d − 1 + k) / (k p) is the share of the equations that the
+unknowns of m candidates with k coefficients each use up:
 
     σ² (1 − q) = max( H h / χ²_h(1 %),  L / (1 − q) )
 
@@ -30,10 +31,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import chdtri
 from torch import Tensor
 
+from exhume import seeds
 from exhume.errors import UsageError
 from exhume.reconstruction import Certificate, Outcome
 
@@ -65,10 +67,31 @@ def split_rows(p: int, fraction: float = HELD_OUT_FRACTION) -> RowSplit:
     >>> split_rows(6000), split_rows(10)
     (RowSplit(used=5700, steering=150, held_out=150), RowSplit(used=9, steering=0, held_out=1))
     """
-    if not 0 <= fraction < 1:
-        raise UsageError(f"expected a held-out fraction from 0 to below 1, found {fraction}")
+    require_share(fraction)
     kept = 0 if fraction == 0 else min(max(1, round(fraction * p)), p - 1, 2 * MOST_HELD_OUT)
     return RowSplit(p - kept, kept // 2, kept - kept // 2)
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceSplit:
+    """Places of a network's weights: the attack's, those that choose between its results, those of the verdict."""
+
+    used: Int[Tensor, " u"]
+    steering: Int[Tensor, " s"]
+    held_out: Int[Tensor, " h"]
+
+
+def split_places(count: int, fraction: float, seed: int) -> PlaceSplit:
+    """Random places, because a network's are not exchangeable; at least one of each kind where there are three."""
+    require_share(fraction)
+    kept = min(max(2, round(fraction * count)), count - 1) if fraction > 0 and count > 2 else 0
+    order = torch.randperm(count, generator=seeds.generator(seed, "held-out"))
+    return PlaceSplit(order[kept:].sort().values, order[: kept // 2], order[kept // 2 : kept])
+
+
+def require_share(fraction: float) -> None:
+    if not 0 <= fraction < 1:
+        raise UsageError(f"expected a held-out fraction from 0 to below 1, found {fraction}")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.features.rows import Rows
+from exhume.features.rows import PlainRows, Rows
 
 INDEPENDENT = 1e-6  # a column that the others leave less than this share of is a combination of them
 
@@ -84,7 +84,7 @@ class Subspace:
 
 
 @dataclass(frozen=True, eq=False)
-class LoweredRows:
+class LoweredRows(PlainRows):
     """The rows of V U, made block by block from those of V, which may be anywhere. `hold` keeps the result."""
 
     rows: Rows

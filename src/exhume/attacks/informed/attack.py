@@ -17,7 +17,7 @@ from exhume.attacks.foundation.judgement import Case, Resources
 from exhume.attacks.foundation.outline import Outline
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.informed.case import InformedCase, InformedProblem
-from exhume.attacks.informed.missing_sample import Guess, MissingSample
+from exhume.attacks.informed.missing_sample import MissingSample, SampleGuess
 from exhume.attacks.single_layer.method import OnRandomRows
 from exhume.errors import UsageError
 from exhume.observation import Observation
@@ -79,7 +79,9 @@ class InformedAttack(OnRandomRows[InformedProblem]):
                     best = guess
                 yield _step(iteration, best.candidate, best.loss)
 
-    def _descend(self, problem: InformedProblem, missing: MissingSample, start: Float[Tensor, " d"]) -> Iterator[Guess]:
+    def _descend(
+        self, problem: InformedProblem, missing: MissingSample, start: Float[Tensor, " d"]
+    ) -> Iterator[SampleGuess]:
         """Levenberg-Marquardt: no step raises the loss."""
         guess, damping, refused = missing.guess(problem.at_norm(start)), FIRST_DAMPING, 0
         yield guess

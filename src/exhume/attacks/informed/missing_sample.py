@@ -21,7 +21,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.span import PassCounter
+from exhume.attacks.foundation.conjugate_gradients import conjugate_gradients
+from exhume.attacks.foundation.projection import PassCounter
 from exhume.features.ridge import RidgeFeatures
 from exhume.known import Known
 
@@ -63,7 +64,7 @@ def solve_linear(features: RidgeFeatures, target: Float[Tensor, " p"], rows: Boo
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class SampleGuess:
     """A candidate x̂ with the coefficient that suits it, and what both leave of the target."""
 
     candidate: Float[Tensor, " d"]
@@ -100,7 +101,7 @@ class MissingSample:
 
         return least_squares(forward, backward, self.target, tolerance=LOOSE)
 
-    def guess(self, candidate: Float[Tensor, " d"]) -> Guess:
+    def guess(self, candidate: Float[Tensor, " d"]) -> SampleGuess:
         """One pass."""
         reached = self._products(candidate)
         if self.features.bias is not None:
@@ -112,9 +113,9 @@ class MissingSample:
         residual = self.target - along * direction
         slopes = self.features.activation.derivative(reached)
         loss = float(residual @ residual) / self.energy
-        return Guess(candidate, along / length if length else 0.0, slopes, direction, residual, loss)
+        return SampleGuess(candidate, along / length if length else 0.0, slopes, direction, residual, loss)
 
-    def step(self, guess: Guess, damping: float) -> Float[Tensor, " d"]:
+    def step(self, guess: SampleGuess, damping: float) -> Float[Tensor, " d"]:
         """The Gauss-Newton step with so many times the mean curvature added. Two passes a product."""
 
         def project(values: Tensor) -> Tensor:
@@ -150,19 +151,9 @@ def least_squares(
     forward: Product, backward: Product, target: Float[Tensor, " p"], damping: float = 0.0, tolerance: float = SOLVED
 ) -> Float[Tensor, " c"]:
     """min ||t − J u||² + damping ||u||², by conjugate gradients on the normal equations."""
-    gradient = backward(target)
-    unknown, residual, direction = torch.zeros_like(gradient), gradient.clone(), gradient.clone()
-    square = first = float(residual @ residual)
-    for _ in range(PRODUCTS):
-        if not square > tolerance**2 * first:
-            break
-        product = backward(forward(direction)) + damping * direction
-        length = square / float(direction @ product)
-        unknown += length * direction
-        residual -= length * product
-        square, before = float(residual @ residual), square
-        direction = residual + (square / before) * direction
-    return unknown
+    return conjugate_gradients(
+        lambda direction: backward(forward(direction)) + damping * direction, backward(target), PRODUCTS, tolerance**2
+    ).x
 
 
 def _pull(features: RidgeFeatures, values: Float[Tensor, " p"]) -> Float[Tensor, " d"]:

@@ -1,20 +1,31 @@
 """Penultimate features of a network: whole groups of them (channels) are kept for steering and for the verdict."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume import seeds
-from exhume.attacks.foundation.certificate import Unexplained, expected_errors, unjudged, verdict
+from exhume.attacks.foundation.certificate import (
+    PlaceSplit,
+    Unexplained,
+    expected_errors,
+    split_places,
+    unjudged,
+    verdict,
+)
 from exhume.attacks.foundation.given import Given, of_the_head, with_smooth_pictures
-from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
+from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
+from exhume.attacks.foundation.method import Method
+from exhume.attacks.foundation.outline import NETWORK
+from exhume.attacks.foundation.projection import Projection, removal_costs
+from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.modules.affine_span import AffineSpan
+from exhume.attacks.modules.linearised import expected_squares
 from exhume.attacks.modules.memory_plan import NetworkSizes, network_room
 from exhume.attacks.modules.problem import ModuleProblem
-from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, removal_costs
-from exhume.errors import UsageError
+from exhume.attacks.modules.span import GeneralSpanLoss
 from exhume.features.module import ModuleFeatures
 from exhume.held_out import HeldOut
 from exhume.observation import Observation
@@ -25,19 +36,10 @@ PROBES = 16  # random cotangents that estimate the curvature
 
 
 @dataclass(frozen=True, eq=False)
-class CoordinateSplit:
-    """Which coordinates of the features are the attack's, which choose between its results, which are the verdict's."""
-
-    used: Int[Tensor, " u"]
-    steering: Int[Tensor, " s"]
-    held_out: Int[Tensor, " h"]
-
-
-@dataclass(frozen=True, eq=False)
 class ModuleCase:
     observation: Observation
     features: ModuleFeatures
-    split: CoordinateSplit
+    split: PlaceSplit
     problem: ModuleProblem
     given: Given
     what: str = "weights of the last layer"
@@ -102,8 +104,11 @@ class ModuleCase:
             return Judgement(final.loss, coefficients, unjudged(len(candidates)))
         rows, weights = len(self.split.held_out), self.observation.weights
         left = Unexplained(final.loss, unseen, rows * loss.outputs, candidates.numel() / loss.equations)
-        errors = expected_errors(curvature(loss, final), left.noise).square()
-        certificate = verdict(errors, removal_costs(loss, final), left, rows, weights)
+        free_norms = self.problem.norm is None and not self.features.norm_blind
+        squares = expected_squares(loss, final, left.noise, free_norms)
+        if squares is None:
+            squares = expected_errors(curvature(loss, final), left.noise).square()
+        certificate = verdict(squares, removal_costs(final, loss), left, rows, weights)
         return Judgement(final.loss, coefficients, self._as_far_as_drift_lets(certificate))
 
     def _as_far_as_drift_lets(self, certificate: Certificate) -> Certificate:
@@ -117,23 +122,16 @@ class ModuleCase:
         return replace(certificate, outcome=Outcome.NOT_CONVERGED, confidence=confidence)
 
 
-def split_coordinates(features: ModuleFeatures, fraction: float, seed: int) -> CoordinateSplit:
-    """Random whole groups, half of them for steering, half for the verdict; at least one each where there are three."""
-    if not 0 <= fraction < 1:
-        raise UsageError(f"expected a held-out fraction from 0 to below 1, found {fraction}")
+def split_coordinates(features: ModuleFeatures, fraction: float, seed: int) -> PlaceSplit:
+    """Whole groups of them."""
     groups = torch.arange(features.p) if features.groups is None else features.groups
     names = torch.unique(groups)
-    count = min(max(2, round(fraction * len(names))), len(names) - 1) if fraction > 0 and len(names) > 2 else 0
-    drawn = names[torch.randperm(len(names), generator=seeds.generator(seed, "held-out"))[:count]]
-
-    def places(chosen: Tensor) -> Tensor:
-        return torch.isin(groups, chosen).nonzero()[:, 0]
-
-    rest = names[~torch.isin(names, drawn)]
-    return CoordinateSplit(places(rest), places(drawn[: count // 2]), places(drawn[count // 2 :]))
+    split = split_places(len(names), fraction, seed)
+    chosen = (torch.isin(groups, names[part]) for part in (split.used, split.steering, split.held_out))
+    return PlaceSplit(*(places.nonzero()[:, 0] for places in chosen))
 
 
-def curvature(loss: GeneralSpanLoss, fit: GeneralFit) -> Float[Tensor, "m m"]:
+def curvature(loss: GeneralSpanLoss, fit: Projection) -> Float[Tensor, "m m"]:
     """M_ij = (A Aᵀ)_ij tr(J_i J_jᵀ) / d, the trace by random cotangents that all candidates share."""
     point = loss.features.linearise(fit.candidates)
     stream = torch.Generator().manual_seed(0)
@@ -157,3 +155,16 @@ def _loss_on(
         return None
     loss = GeneralSpanLoss(features.part(coordinates), weights, candidates.dtype, candidates.device)
     return loss.predict_loss(candidates, coefficients)
+
+
+class ModuleMethod(Method[ModuleProblem]):
+    needs: ClassVar[str] = "It is for networks whose features have another form."
+    attacked: ClassVar[str | None] = NETWORK
+
+    def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
+        return NetworkSizes.of(observation, dtype).least_bytes
+
+    def open_case(
+        self, observation: Observation, seed: int, held_out: float, resources: Resources
+    ) -> Case[ModuleProblem]:
+        return ModuleCase.open(observation, seed, held_out, resources)

@@ -7,19 +7,54 @@ search finds coarse structure first and details after, and bad minima that noise
 aside. S is invertible: every image can still be reached, and the loss is what it was. Without an image shape S = I.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.frequencies import cosine_transform
 
 CHROMA = 0.4  # amplitude of colour differences over that of brightness
 
 
+class AtNorm(ABC):
+    """x̂ = norm · S z / ||S z||, or S z where norms are free, for a linear S that a subclass has."""
+
+    norm: float | None
+
+    @abstractmethod
+    def spread(self, z: Float[Tensor, "m f"]) -> Float[Tensor, "m d"]:
+        """S z."""
+
+    @abstractmethod
+    def gather(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m f"]:
+        """Sᵀ x."""
+
+    def rows_at(self, z: Float[Tensor, "m f"]) -> Float[Tensor, "m d"]:
+        """The candidates at coordinates z."""
+        spread = self.spread(z)
+        return spread if self.norm is None else spread * (self.norm / _lengths(spread))
+
+    def gradient_at(self, z: Float[Tensor, "m f"], gradient: Float[Tensor, "m d"]) -> Float[Tensor, "m f"]:
+        """A gradient in the candidates, carried to z."""
+        if self.norm is not None:
+            spread = self.spread(z)
+            lengths = _lengths(spread)
+            units = spread / lengths
+            along = (gradient * units).sum(dim=1, keepdim=True)
+            gradient = (gradient - along * units) * (self.norm / lengths)
+        return self.gather(gradient)
+
+
+def _lengths(rows: Float[Tensor, "m d"]) -> Float[Tensor, "m 1"]:
+    return rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+
+
 @dataclass(frozen=True, eq=False)
-class Coordinates:
+class Coordinates(AtNorm):
     """`amplitude` c × height × width, with the axes' transforms; None of them for data that are not images.
 
     `norm` is that of every sample; None leaves norms free.
@@ -55,40 +90,58 @@ class Coordinates:
             amplitude.to(like),
         )
 
-    def rows_at(self, z: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        """The candidates at coordinates z."""
-        spread = self._spread(z)
-        if self.norm is None:
-            return spread
-        return spread * (self.norm / spread.norm(dim=1, keepdim=True).clamp_min(torch.finfo(z.dtype).tiny))
-
-    def gradient_at(self, z: Float[Tensor, "m d"], gradient: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        """A gradient in the candidates, carried to z."""
-        if self.norm is not None:
-            spread = self._spread(z)
-            lengths = spread.norm(dim=1, keepdim=True).clamp_min(torch.finfo(z.dtype).tiny)
-            units = spread / lengths
-            along = (gradient * units).sum(dim=1, keepdim=True)
-            gradient = (gradient - along * units) * (self.norm / lengths)
-        return self._gather(gradient)
-
     def coordinates_of(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         """z with rows_at(z) = candidates, for candidates of the norm."""
         if self.amplitude is None:
             return candidates
-        return self._gather(candidates) / self.amplitude.reshape(-1).square()
+        return self.gather(candidates) / self.amplitude.reshape(-1).square()
 
-    def _spread(self, z: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        """S z."""
+    def spread(self, z: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         if self.amplitude is None:
             return z
         scaled = z.reshape(len(z), *self.amplitude.shape) * self.amplitude
         return torch.einsum("nakl,ac,ki,lj->ncij", scaled, self.colours, self.rows, self.columns).reshape(z.shape)
 
-    def _gather(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-        """Sᵀ x."""
+    def gather(self, rows: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
         if self.amplitude is None:
             return rows
         images = rows.reshape(len(rows), *self.amplitude.shape)
         found = torch.einsum("ncij,ac,ki,lj->nakl", images, self.colours, self.rows, self.columns)
         return (found * self.amplitude).reshape(rows.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanCoordinates(AtNorm):
+    """Inside a subspace, x = U (B z), where `metric` is B.
+
+    For z ~ N(0, I) the candidates are random smooth pictures projected on it, because B Bᵀ = Uᵀ S Sᵀ U. Without
+    pictures B = I.
+    """
+
+    norm: float | None
+    metric: Float[Tensor, "r r"]
+
+    @classmethod
+    def plain(cls, norm: float | None, r: int, like: Tensor) -> "SpanCoordinates":
+        return cls(norm, torch.eye(r).to(like))
+
+    @classmethod
+    def smooth(
+        cls, norm: float | None, subspace: Subspace, image_shape: tuple[int, int, int], power: float
+    ) -> "SpanCoordinates":
+        basis = subspace.basis.double()
+        pictures = Coordinates.smooth(None, image_shape, power, basis)
+        spread = pictures.gather(basis.T.contiguous())  # Uᵀ S
+        covariance = spread @ spread.T
+        covariance += 1e-12 * covariance.diagonal().mean() * torch.eye(len(covariance)).to(covariance)
+        return cls(norm, torch.linalg.cholesky(covariance).to(subspace.basis))
+
+    def spread(self, z: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+        return z @ self.metric.T
+
+    def gather(self, rows: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+        return rows @ self.metric
+
+    def coordinates_of(self, candidates: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]:
+        """z with rows_at(z) = candidates, for candidates of the norm."""
+        return torch.linalg.solve_triangular(self.metric, candidates.T, upper=False).T

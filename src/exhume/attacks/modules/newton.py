@@ -26,12 +26,13 @@ from torch import Tensor
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.planned_attack import PlannedAttack
-from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.foundation.projection import Projection, removal_costs
+from exhume.attacks.foundation.state import Lasting, State, Step
+from exhume.attacks.modules.case import ModuleMethod
 from exhume.attacks.modules.coordinates import Coordinates
-from exhume.attacks.modules.method import ModuleMethod
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.quasi_newton import Chart, QuasiNewton, Run, evaluate
-from exhume.attacks.modules.span import GeneralFit, GeneralSpanLoss, cross_validated, removal_costs
+from exhume.attacks.modules.span import GeneralSpanLoss
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
@@ -39,6 +40,11 @@ SCOUT, GROW, PRUNE, POLISH, DONE = range(5)
 FIRST_SIZE = 4
 TOLERATED = 1.02  # how much the cross-validated loss may rise when one candidate fewer is kept
 Runs = Generator[Run, None, Run]
+LASTING = Lasting(
+    *("kept", "grown", "kept_loss", "kept_score"),
+    *("phase", "unit", "iteration", "scouted", "wide", "resisted", "polished"),
+    passes="loss.counter.total",
+)
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,7 @@ class _Search:
         m = len(self.kept)
         new = self._random_rows(min(self.cap - m, max(2, m // 2) if m else FIRST_SIZE))
         run = yield from self._refine(torch.cat([self.kept, new]), self.method.stage_iterations)
-        score = cross_validated(self.loss, run.point.fit)
+        score = self.loss.cross_validated(run.point.fit)
         paid = score < 0.8 * self.kept_score
         if score < self.kept_score:
             self._keep(run.point.fit)
@@ -195,8 +201,8 @@ class _Search:
             self.resisted += 1
         else:
             run = yield from self._refine(before.candidates[subset], self.method.stage_iterations)
-            allowed = TOLERATED * cross_validated(self.loss, before)
-            if known_count is not None or cross_validated(self.loss, run.point.fit) <= allowed:
+            allowed = TOLERATED * self.loss.cross_validated(before)
+            if known_count is not None or self.loss.cross_validated(run.point.fit) <= allowed:
                 self._keep(run.point.fit)
                 self.resisted = 1
             else:
@@ -206,17 +212,17 @@ class _Search:
             if known_count is None and len(self.kept) == self.wide < self.cap:
                 self._widen()
 
-    def _subset(self, fit: GeneralFit) -> list[int]:
+    def _subset(self, fit: Projection) -> list[int]:
         """Which candidates to try without the others: `resisted` counts the attempts that failed."""
         known_count = self.problem.samples
         if known_count is None and self.resisted:
-            order = removal_costs(self.loss, fit).argsort().tolist()
+            order = removal_costs(fit, self.loss).argsort().tolist()
             left_out = order[min(self.resisted - 1, len(order) - 1)]
             return [index for index in range(len(order)) if index != left_out]
         smaller = _one_by_one(self.loss, fit, known_count or 1)
         if known_count is not None:
             return smaller[-1]
-        return min(smaller, key=lambda kept: cross_validated(self.loss, self.loss.restricted(fit, kept)))
+        return min(smaller, key=lambda kept: self.loss.cross_validated(self.loss.restricted(fit, kept)))
 
     def _polish(self) -> Iterator[Run]:
         """Down to the floor; with steering weights in stages, because below the floor only the drift is fitted."""
@@ -244,8 +250,8 @@ class _Search:
             yield run
         return run
 
-    def _keep(self, fit: GeneralFit) -> None:
-        self.kept, self.kept_loss, self.kept_score = fit.candidates, fit.loss, cross_validated(self.loss, fit)
+    def _keep(self, fit: Projection) -> None:
+        self.kept, self.kept_loss, self.kept_score = fit.candidates, fit.loss, self.loss.cross_validated(fit)
 
     def _random_rows(self, count: int) -> Float[Tensor, "count d"]:
         """Random samples, as the coordinates make them: smooth pictures, or points of the span."""
@@ -264,24 +270,15 @@ class _Search:
         return Step(self.iteration, candidates, loss, self._save(), notes)
 
     def _save(self) -> State:
-        tensors = {"kept": self.kept, "grown": self.grown}
-        numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
-        for name, value in (("kept_loss", self.kept_loss), ("kept_score", self.kept_score)):
-            numbers[name] = -1.0 if math.isinf(value) else value  # JSON has no infinity
-        numbers["passes"] = self.loss.passes
-        if self.run is not None:
-            tensors |= {"z": self.run.point.z, "steps": self.run.steps, "changes": self.run.changes}
-            numbers |= {"run_iteration": self.run.iteration, "mark": self.run.mark}
-        return State(tensors, numbers)
+        state = LASTING.save(self)
+        if self.run is None:
+            return state
+        tensors = {"z": self.run.point.z, "steps": self.run.steps, "changes": self.run.changes}
+        numbers = {"run_iteration": self.run.iteration, "mark": self.run.mark}
+        return State(state.tensors | tensors, state.numbers | numbers)
 
     def _restore(self, state: State) -> None:
-        self.kept, self.grown = (state.tensors[name].to(self.problem.device) for name in ("kept", "grown"))
-        for name in _COUNTERS:
-            setattr(self, name, int(state.numbers[name]))
-        self.kept_loss, self.kept_score = (
-            math.inf if state.numbers[name] < 0 else state.numbers[name] for name in ("kept_loss", "kept_score")
-        )
-        self.loss.counter.total = state.numbers["passes"]
+        LASTING.restore(self, state, self.problem.device)
         self.resumed = state if "z" in state.tensors else None
 
     def _resumed_run(self) -> Run | None:
@@ -296,13 +293,10 @@ class _Search:
         return Run(point, tensors["steps"], tensors["changes"], int(numbers["run_iteration"]), numbers["mark"])
 
 
-_COUNTERS = ("phase", "unit", "iteration", "scouted", "wide", "resisted", "polished")
-
-
-def _one_by_one(loss: GeneralSpanLoss, fit: GeneralFit, fewest: int) -> list[list[int]]:
+def _one_by_one(loss: GeneralSpanLoss, fit: Projection, fewest: int) -> list[list[int]]:
     """Smaller and smaller sets of candidates, each without the one that is cheapest to remove, down to so few."""
     sets = [list(range(len(fit.candidates)))]
     while len(sets[-1]) > fewest:
-        costs = removal_costs(loss, loss.restricted(fit, sets[-1]))
+        costs = removal_costs(loss.restricted(fit, sets[-1]), loss)
         sets.append([index for place, index in enumerate(sets[-1]) if place != int(costs.argmin())])
     return sets

@@ -34,4 +34,4 @@ class ModuleProblem:
 
     def generator(self, stream: int = 0) -> torch.Generator:
         """Random numbers for starts; further streams are independent of the first."""
-        return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + stream, "start"))
+        return seeds.start_of(self.seed, stream)

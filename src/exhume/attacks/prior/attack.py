@@ -28,10 +28,10 @@ from exhume.attacks.foundation.hyperparameters import Hyperparameter
 from exhume.attacks.foundation.judgement import Case, Resources
 from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.foundation.state import Lasting, State, Step
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.problem import PriorCase, PriorProblem
-from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, pruned, refined, regrown, told_apart
+from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, parted, pruned, refined, regrown
 from exhume.attacks.prior.spectrum import Spectrum
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.method import OnRidgeForm
@@ -71,6 +71,10 @@ PLAN = (
     Rung(math.inf, 0.0, 0.01),
     Rung(math.inf, 0.0, 0.003),
     Rung(math.inf, 0.0, 0.001, prunes=True),
+)
+
+LASTING = Lasting(
+    *("candidates", "kept", "best", "size", "rung", "round", "iteration"), passes="problem.loss.counter.total"
 )
 
 
@@ -149,8 +153,8 @@ class _Search:
         self.best, self.size = math.inf, SIZE
         self.kept = self.candidates = torch.zeros(0, 1, dtype=problem.whole.dtype, device=problem.whole.device)
         if resume is not None:
-            self._restore(resume)
-        self.boundary = self._save()
+            LASTING.restore(self, resume, problem.whole.device)
+        self.boundary = LASTING.save(self)
 
     def run(self) -> Iterator[PriorFit]:
         while self.rung < len(PLAN):
@@ -160,7 +164,7 @@ class _Search:
                 self.iteration += 1
                 self.problem.count(loss)
                 yield fit
-            self.boundary = self._save()
+            self.boundary = LASTING.save(self)
 
     def found(self) -> Float[Tensor, "m d"]:
         """The best candidates so far, as samples."""
@@ -176,14 +180,14 @@ class _Search:
         elif self.round == 0:
             fit = yield from refined(loss, loss.fit(self._at(level)), level.norm, SHARPEN_STEPS)
             if self.problem.whole.samples is not None:
-                fit = yield from told_apart(loss, level, fit)
+                fit = yield from parted(loss, level, fit)
             elif rung.prunes:
                 fit = yield from pruned(loss, level, fit, lambda found: self.problem.unseen(loss, level, found))
         else:
             generator = self.problem.whole.generator(1009 * self.rung + self.round)
             fit = yield from regrown(loss, level, loss.fit(self._at(level)), generator, rung.dropped)
         if self.round and self.problem.whole.samples is not None:
-            fit = yield from told_apart(loss, level, fit)
+            fit = yield from parted(loss, level, fit)
         self.candidates, self.round = fit.candidates, self.round + 1
         if self.round > rung.rounds:
             self._judge(loss, level, fit)
@@ -228,20 +232,6 @@ class _Search:
         notes: dict[str, float] = {"candidates": len(fit.candidates), "resolution": fit.candidates.shape[1]}
         shown = self.found() if self.rung >= len(PLAN) else self._lifted(fit.candidates)
         return Step(self.iteration, shown, fit.objective, self.boundary, notes)
-
-    def _save(self) -> State:
-        best = -1.0 if math.isinf(self.best) else self.best  # JSON has no infinity
-        numbers = {"rung": self.rung, "round": self.round, "iteration": self.iteration, "size": self.size, "best": best}
-        numbers["passes"] = self.problem.loss.passes
-        return State({"candidates": self.candidates, "kept": self.kept}, numbers)
-
-    def _restore(self, state: State) -> None:
-        numbers = state.numbers
-        self.rung, self.round, self.iteration = (int(numbers[name]) for name in ("rung", "round", "iteration"))
-        self.best, self.size = math.inf if numbers["best"] < 0 else numbers["best"], numbers["size"]
-        self.candidates = state.tensors["candidates"].to(self.candidates)
-        self.kept = state.tensors["kept"].to(self.candidates)
-        self.problem.loss.counter.total = numbers["passes"]
 
 
 def _released(method: Method[Problem], search: _Search, allowed: bool) -> Iterator[Step]:

@@ -22,23 +22,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.projection import Projection, invert_gram
 from exhume.attacks.foundation.retraction import tangent
-from exhume.attacks.single_layer.span import invert_gram
 from exhume.features.ridge import RidgeFeatures
 
 
 @dataclass(frozen=True, eq=False)
-class PriorFit:
-    """`objective` is J and `loss` its first term, both over ||θ||². `gram_inverse` is (F Fᵀ + diag q)⁻¹."""
+class PriorFit(Projection):
+    """`objective` is J and `loss` its first term, both over ||θ||². `gram_inverse` is (F Fᵀ + diag q)⁻¹, so that what
+    a removal costs is by how much J rises."""
 
-    candidates: Float[Tensor, "m r"]
     preactivations: Float[Tensor, "m p"]
-    features: Float[Tensor, "m p"]
-    gram_inverse: Float[Tensor, "m m"]
-    coefficients: Float[Tensor, "m k"]
-    residual: Float[Tensor, "k p"]
     objective: float
-    loss: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +71,7 @@ class PriorLoss:
         residual = self.weights - coefficients.to(features.dtype).T @ features
         loss = float(residual.double().square().sum()) / self.energy
         cost = float((coefficients.square().sum(dim=1) * penalty).sum()) / self.energy
-        return PriorFit(candidates, preactivations, features, inverse, coefficients, residual, loss + cost, loss)
+        return PriorFit(candidates, features, inverse, coefficients, residual, loss, preactivations, loss + cost)
 
     def linearise(self, fit: PriorFit) -> PriorModel:
         """One sweep."""
@@ -109,9 +104,3 @@ class PriorLoss:
             features = rows(fit.candidates)
         missed = weights - fit.coefficients.to(features.dtype).T @ features
         return float(missed.double().square().sum()) / float(weights.double().square().sum())
-
-
-def removal_costs(fit: PriorFit) -> Float[Tensor, " m"]:
-    """By how much J ||θ||² rises if a candidate is removed and the others' coefficients are fitted again."""
-    diagonal = fit.gram_inverse.diagonal().clamp_min(torch.finfo(torch.float64).tiny)
-    return fit.coefficients.square().sum(dim=1) / diagonal

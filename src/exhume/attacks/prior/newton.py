@@ -5,7 +5,6 @@ coordinates ||A_i|| x_i it is N ⊗ I + I ⊗ diag(λ_j) with N = M_il / (||A_i|
 m × m matrix N inverts it for every coordinate at once.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,10 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation import projection
+from exhume.attacks.foundation.conjugate_gradients import conjugate_gradients
+from exhume.attacks.foundation.levenberg import DampingState, Move, Refinement
 from exhume.attacks.foundation.retraction import tangent, to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss, PriorModel
-from exhume.attacks.single_layer.gauss_newton import Move
-from exhume.attacks.single_layer.levenberg import REFUSALS, DampingState
+from exhume.attacks.single_layer.gauss_newton import damped_move
 
 LEAST_COEFFICIENT = 1e-3  # of the largest: candidates below it are moved as if they had it
 
@@ -34,25 +35,15 @@ class PriorNewton:
 
     def refine(self, loss: PriorLoss, fit: PriorFit, norm: float, iterations: int) -> Iterator[PriorFit]:
         """Yields the fit after each accepted or refused step; J never rises. The last one is the result."""
-        pace, history, refused = DampingState(), [fit.objective], 0
-        model: PriorModel | None = None
-        for _ in range(iterations):
-            if refused >= REFUSALS or not math.isfinite(fit.objective):
-                return
-            model = model or loss.linearise(fit)
+
+        def attempt(model: PriorModel, pace: DampingState) -> tuple[Move, PriorFit]:
             move = self.move(loss, model, pace.damping)
-            trial = loss.fit(to_norm(fit.candidates + move.change, norm))
-            if trial.objective < fit.objective:
-                gain = (fit.objective - trial.objective) / max(move.predicted, 1e-30)
-                pace.accepted(gain, move.change, self.damping_floor)
-                fit, model, refused = trial, None, 0
-            else:
-                pace.refused()
-                refused += 1
-            history.append(fit.objective)
-            yield fit
-            if len(history) > self.stall and history[-1] > self.stall_factor * history[-1 - self.stall]:
-                return
+            return move, loss.fit(to_norm(model.fit.candidates + move.change, norm))
+
+        descent = Refinement[PriorFit, PriorModel](
+            lambda fit: fit.objective, loss.linearise, attempt, self.damping_floor, self.stall, self.stall_factor
+        )
+        return descent.refine(fit, iterations, 0.0, DampingState())
 
     def move(self, loss: PriorLoss, model: PriorModel, damping: float) -> Move:
         """Truncated conjugate gradients on (H + damping · diag M) dX = G."""
@@ -61,26 +52,14 @@ class PriorNewton:
         sizes = sizes.clamp_min(LEAST_COEFFICIENT * float(sizes.max()))
         inverse = _Preconditioner(model, loss.penalties, sizes, damping)
         weight = (damping * sizes.square() * inverse.curvature).to(descent.dtype)[:, None]
-        solution, left = torch.zeros_like(descent), descent
-        conditioned = tangent(inverse(left), candidates)
-        direction, product = conditioned, float((left * conditioned).sum())
-        first = product
-        for _ in range(self.products):
-            if not product > 0:
-                break
-            image = loss.curve(model, direction) + weight * direction
-            bend = float((direction * image).sum())
-            if not bend > 0:
-                break
-            length = product / bend
-            solution, left = solution + length * direction, left - length * image
-            conditioned = tangent(inverse(left), candidates)
-            new = float((left * conditioned).sum())
-            if not new > self.forcing**2 * first:
-                break
-            direction, product = conditioned + (new / product) * direction, new
-        quadratic = float((solution * (descent - left)).sum() - (weight * solution.square()).sum())
-        return Move(solution, (2 * float((descent * solution).sum()) - quadratic) / loss.energy)
+        found = conjugate_gradients(
+            lambda direction: loss.curve(model, direction) + weight * direction,
+            descent,
+            self.products,
+            self.forcing**2,
+            lambda left: tangent(inverse(left), candidates),
+        )
+        return damped_move(found, descent, weight, loss.energy)
 
 
 class _Preconditioner:
@@ -109,4 +88,4 @@ def cross_validated(loss: PriorLoss, model: PriorModel) -> float:
     own = model.fit.coefficients.norm(dim=1).clamp_min(torch.finfo(torch.float64).tiny)
     values = torch.linalg.eigvalsh(model.metric / own[:, None] / own).clamp_min(torch.finfo(torch.float64).tiny)
     free = float((values[:, None] / (values[:, None] + loss.penalties.double())).sum()) + model.fit.coefficients.numel()
-    return model.fit.loss / max(1e-3, 1 - free / loss.weights.numel()) ** 2
+    return projection.cross_validated(model.fit.loss, free, loss.weights.numel())

@@ -12,13 +12,13 @@ from exhume.attacks.foundation.certificate import LUCK, unjudged
 from exhume.attacks.foundation.given import Given
 from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.foundation.parametrisation import LoweredRows, Subspace
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
+from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.newton import cross_validated
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
 from exhume.attacks.prior.search import Level, SearchRows
-from exhume.attacks.prior.span_basis import SpanBasis
-from exhume.attacks.prior.spectrum import ImageBasis, Spectrum
+from exhume.attacks.prior.spectrum import ImageBasis, SpanBasis, Spectrum
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.pruning import without_copies
@@ -26,7 +26,7 @@ from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import UsageError
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import hold
-from exhume.frequencies import ImageShape, side_length
+from exhume.frequencies import ImageShape
 from exhume.held_out import HeldOut
 from exhume.reconstruction import Certificate, Outcome
 
@@ -153,13 +153,8 @@ class PriorCase:
         found = self._resolution(candidates)
         if found is None:
             return replace(plain, certificate=unjudged(len(candidates), self.inner.split.held_out), facts=facts)
-        facts["resolution"] = self._in_words(found) | {"trusted": list(found.trusted)}
+        facts["resolution"] = self.problem.basis.in_words(found.frequencies) | {"trusted": list(found.trusted)}
         return replace(plain, certificate=self._certificate(found, plain.certificate), facts=facts)
-
-    def _in_words(self, found: Resolution) -> dict[str, int]:
-        if isinstance(self.problem.basis, SpanBasis):
-            return {"directions": found.frequencies, "of": self.problem.basis.d}
-        return {"frequencies": found.frequencies, "side": side_length(found.frequencies, self.shape[0])}
 
     def _certificate(self, found: Resolution, plain: Certificate) -> Certificate:
         trusted = any(found.trusted)
@@ -187,7 +182,7 @@ class PriorCase:
         if last.unseen > HOPELESS_LOSS:
             cosines = torch.zeros_like(cosines)
         cosines[:, ~without_copies(fit.candidates, fit.coefficients, LOOKALIKE)] = 0
-        cosines[:, removal_costs(fit) / loss.energy < ABOVE_WHAT_IS_LEFT * last.unseen] = 0
+        cosines[:, removal_costs(fit, loss) < ABOVE_WHAT_IS_LEFT * last.unseen] = 0
         return trust(rungs, cosines, [cut.steering for cut in cuts])
 
     def _best_cut(self, places: Float[Tensor, "m r"]) -> "_Cut":

@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.prior.loss import PriorFit, PriorLoss, removal_costs
+from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.newton import PriorNewton
 from exhume.attacks.prior.smoothing import smoothed
 from exhume.attacks.single_layer.pruning import without_copies
@@ -124,7 +125,7 @@ def pruned(
     several, reference = max(1, len(fit.candidates) // 4), score(fit)
     while reference is not None and several and len(fit.candidates) > fewest:
         count = min(several, len(fit.candidates) - fewest)
-        kept = removal_costs(fit).argsort(descending=True)[: len(fit.candidates) - count]
+        kept = removal_costs(fit, loss).argsort(descending=True)[: len(fit.candidates) - count]
         trial = loss.fit(fit.candidates[kept])
         trial = yield from refined(loss, trial, level.norm, STAGE_STEPS, PriorNewton(stall_factor=0.98))
         found = score(trial)
@@ -135,7 +136,7 @@ def pruned(
     return fit
 
 
-def told_apart(loss: PriorLoss, level: Level, fit: PriorFit) -> PriorFits:
+def parted(loss: PriorLoss, level: Level, fit: PriorFit) -> PriorFits:
     """As many candidates as before, but other ones in place of copies: the halves of one sample hide another."""
     fewer = yield from merged(loss, level, fit)
     if len(fewer.candidates) == len(fit.candidates):
@@ -147,7 +148,7 @@ def regrown(loss: PriorLoss, level: Level, fit: PriorFit, generator: torch.Gener
     """Drops from 15 % to `most` of the candidates, those that explain least, and grows again; the better, by J."""
     m = len(fit.candidates)
     share = LEAST_DROPPED + (most - LEAST_DROPPED) * float(torch.rand(1, generator=generator))
-    kept = removal_costs(fit).argsort(descending=True)[: max(1, m - max(2, int(share * m)))]
+    kept = removal_costs(fit, loss).argsort(descending=True)[: max(1, m - max(2, int(share * m)))]
     growth = grown(loss, level, fit.candidates[kept], m)
     while True:
         try:

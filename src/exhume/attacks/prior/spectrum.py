@@ -14,12 +14,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.errors import ExhumeError
 from exhume.files import SCHEMA, check_schema, read_json, write_json
-from exhume.frequencies import ImageShape, frequencies, natural_variance, resolution_order, to_frequencies, to_rows
+from exhume.frequencies import (
+    ImageShape,
+    frequencies,
+    natural_variance,
+    resolution_order,
+    side_length,
+    to_frequencies,
+    to_rows,
+)
 
 KIND = "spectrum"
 RING = 1.25  # the ratio of frequencies from one ring to the next
+LEAST_OF_SPAN = 1e-6  # of the mean variance: no direction of a subspace is impossible
 LEAST_SHARE = 1e-4  # of the law, below which a measured variance is not believed: every image has to stay possible
 
 
@@ -81,6 +91,10 @@ class ImageBasis:
         """The same at resolution r."""
         return ImageBasis(self.shape, self.chosen[:r], self.variance[:r])
 
+    def in_words(self, r: int) -> dict[str, int]:
+        """How fine r coordinates are, for the summary."""
+        return {"frequencies": r, "side": side_length(r, self.shape[0])}
+
     def lift(self, coordinates: Float[Tensor, "m r"]) -> Float[Tensor, "m d"]:
         whole = torch.zeros(len(coordinates), self.d, dtype=coordinates.dtype, device=coordinates.device)
         whole[:, self.chosen.to(coordinates.device)] = coordinates
@@ -119,3 +133,44 @@ def _are_rings(rings: Any) -> TypeGuard[list[list[float]]]:
         return False
     values = [value for axis in rings for value in axis]
     return all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in values)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanBasis:
+    """Like `ImageBasis`, but for coordinates of a subspace of c dimensions that the data are known to lie in.
+
+    With x = U z and x ~ N(0, C), C diagonal in the frequencies, z has the covariance UᵀCU = Q diag(variance) Qᵀ. So in
+    the coordinates y = Qᵀz, those of largest variance first, it is diagonal again. `directions` is Q.
+    """
+
+    directions: Float[Tensor, "c r"]
+    variance: Float[Tensor, " r"]
+
+    @classmethod
+    def inside(cls, subspace: Subspace, spectrum: Spectrum, shape: ImageShape) -> "SpanBasis":
+        """All directions; their mean variance is 1, so that rows of norm √c are expected."""
+        columns = to_frequencies(subspace.basis.double().T, shape).flatten(start_dim=1)
+        covariance = (columns * spectrum.variance(shape).double().flatten()) @ columns.T
+        values, vectors = torch.linalg.eigh(covariance)
+        variance = values.flip(0) / values.mean()
+        return cls(vectors.flip(1), variance.clamp_min(LEAST_OF_SPAN))
+
+    @property
+    def d(self) -> int:
+        return self.directions.shape[0]
+
+    @property
+    def r(self) -> int:
+        return len(self.variance)
+
+    def cut(self, r: int) -> "SpanBasis":
+        return SpanBasis(self.directions[:, :r], self.variance[:r])
+
+    def in_words(self, r: int) -> dict[str, int]:
+        return {"directions": r, "of": self.d}
+
+    def lift(self, coordinates: Float[Tensor, "m r"]) -> Float[Tensor, "m c"]:
+        return coordinates @ self.directions.to(coordinates).T
+
+    def lower(self, rows: Float[Tensor, "m c"]) -> Float[Tensor, "m r"]:
+        return rows @ self.directions.to(rows)

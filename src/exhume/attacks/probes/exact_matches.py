@@ -4,6 +4,8 @@ A dense ReLU layer on a frozen extractor gives its training embeddings away one 
 trained on if its own embedding is one of them to rounding. No score and no calibration is needed: embeddings of other
 records are nowhere near. Non-members, where there are any, are the check of that: a record is called only if it is ten
 times closer than the closest of them.
+
+The same holds of a span of training embeddings that is whole: those that were trained on lie in it to rounding.
 """
 
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhume.attacks.probes.embedding_span import EmbeddingSpan
 from exhume.errors import UsageError
 from exhume.reconstruction import Reconstruction
 
@@ -38,7 +41,7 @@ class Recovered:
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """`distance`: to the nearest recovered embedding, over the record's norm; infinite where none was recovered."""
+    """`distance`: to the nearest recovered embedding, or to the span, over the record's norm; infinite for none."""
 
     distance: Float[Tensor, " m"]
     exact: Bool[Tensor, " m"]
@@ -57,6 +60,25 @@ def exact_matches(
     if non_members is not None and len(non_members):
         near = min(near, float(_nearest(non_members, recovered.embeddings).min()) / CLOSER)
     return Matches(distance, distance <= near)
+
+
+def inside_span(
+    span: EmbeddingSpan, records: Float[Tensor, "m p"], non_members: Float[Tensor, "o p"] | None = None
+) -> Matches | None:
+    """Records that lie in the span of the training embeddings to rounding; None where it shows none, or is not whole.
+
+    A span of fewer dimensions than the change could have is all of that of the training embeddings, and holds them.
+    """
+    if span.rank in (len(span.singular_values), span.basis.shape[1]):
+        return None
+
+    def outside(rows: Float[Tensor, "m p"]) -> Float[Tensor, " m"]:
+        return (1 - span.share(rows)).clamp_min(0).sqrt()
+
+    distance, near = outside(records), ROUNDING
+    if non_members is not None and len(non_members):
+        near = min(near, float(outside(non_members).min()) / CLOSER)
+    return Matches(distance, distance <= near) if bool((distance <= near).any()) else None
 
 
 def _nearest(rows: Float[Tensor, "m c"], recovered: Float[Tensor, "r c"]) -> Float[Tensor, " m"]:

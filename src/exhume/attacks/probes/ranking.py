@@ -22,7 +22,7 @@ from torch import Tensor
 from exhume.attacks.probes.alignment import align
 from exhume.attacks.probes.calibration import in_units_of_chance, p_values, q_values
 from exhume.attacks.probes.embedding_span import EmbeddingSpan, embedding_span
-from exhume.attacks.probes.exact_matches import Matches, Recovered, exact_matches
+from exhume.attacks.probes.exact_matches import Matches, Recovered, exact_matches, inside_span
 from exhume.attacks.probes.head_fit import head_fit
 from exhume.attacks.probes.stationary import MOST_RECORDS, Stationarity, stationarity
 from exhume.errors import ExhumeError, UsageError
@@ -102,7 +102,7 @@ class Ranking(Shown):
     ridge: float
     span: EmbeddingSpan
     matches: Matches | None = None
-    """None where no training embeddings were recovered."""
+    """None where no training embeddings were recovered, and no record lies in their span to rounding."""
     stationary: Float[Tensor, " m"] | None = None
     """The part of each record in what holds the head in place; None without labels, or without the loss."""
     explained: float | None = None
@@ -178,7 +178,9 @@ def rank_records(
         non_member_score=score[m:],
         ridge=alignment.ridge,
         span=span,
-        matches=None if recovered is None else _matches(probe, records, non_members, recovered),
+        matches=inside_span(span, own, others)
+        if recovered is None
+        else _matches(probe, records, non_members, recovered),
         stationary=None if held is None else held.score[:m],
         explained=None if held is None else held.explained,
     )

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.replay.fitting import Fitted, Guess, Model, ReplayLoss, levenberg
+from exhume.attacks.replay.fitting import Fitted, Guess, ReplayLoss, SmoothedTraining, levenberg
 from exhume.attacks.replay.unrolled import Path, Smoothing
 
 GATE_WIDTH = 0.8  # of a gate, in σ times the root mean square of the layer's preactivations
@@ -57,7 +57,9 @@ def fit_stage(
     loss.counter.passes += 1
     smoothing = smoothed(loss, stage.sigma, path, gradients, guess)
     guide = bent(loss, path) if stage.guided else None
-    yield from levenberg(Model(loss, smoothing, guide), guess, damping, stage.iterations, stage.products, generator)
+    yield from levenberg(
+        SmoothedTraining(loss, smoothing, guide), guess, damping, stage.iterations, stage.products, generator
+    )
 
 
 def bent(loss: ReplayLoss, path: Path) -> Path:

@@ -5,7 +5,7 @@ gradient is replayed as well. `annealing.py` has the search, `fitting.py` the so
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -22,8 +22,9 @@ from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.replay.annealing import FIRST_DAMPING, Stage, fit_stage, random_start, stage
 from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem
 from exhume.attacks.replay.fitting import Guess
-from exhume.attacks.replay.view import with_ends
 from exhume.errors import UsageError
+from exhume.features.gradient import whole_module
+from exhume.network_ends import NetworkEnds
 from exhume.observation import Observation
 
 LEAST, MOST = 1e-5, 1e-1  # dampings that a stage may begin with, whatever the last one ended with
@@ -130,3 +131,15 @@ def _notes(own: Stage, left: float) -> dict[str, float]:
 def _restored(state: State) -> _Place:
     guess, numbers = Guess(state.tensors["inputs"], state.tensors["targets"]), state.numbers
     return _Place(guess, int(numbers["iteration"]), float(numbers["damping"]), int(numbers["stage"]))
+
+
+def with_ends(observation: Observation) -> Observation:
+    """The same observation with its ends, where it tells them."""
+    features, head = observation.features, observation.head
+    if observation.ends is not None or head is None:
+        return observation
+    if len(features.networks) < 2 or features.chosen is not None:
+        return observation
+    first, last = features.networks[0], features.networks[-1]
+    ends = NetworkEnds(whole_module(first, head - observation.weights), whole_module(last, head))
+    return replace(observation, ends=ends)

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.foundation.certificate import unjudged
+from exhume.attacks.foundation.certificate import require_share, unjudged
 from exhume.attacks.foundation.given import Given, of_the_samples
 from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.replay.dense_network import DenseNetwork, dense_network
@@ -45,7 +45,7 @@ class ReplayProblem:
     seed: int
 
     def generator(self, start: int) -> torch.Generator:
-        return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + start, "start"))
+        return seeds.start_of(self.seed, start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,8 +164,7 @@ def expected_errors(loss: ReplayLoss, guess: Guess, left: float) -> Float[Tensor
 
 def held_out_weights(network: DenseNetwork, share: float, seed: int) -> Bool[Tensor, " p"]:
     """All weights into and out of some units of the first layer; none where nothing is to be held out."""
-    if not 0 <= share < 1:
-        raise UsageError(f"expected a held-out fraction from 0 to below 1, found {share}")
+    require_share(share)
     unseen = torch.zeros(network.p, dtype=torch.bool)
     if share == 0 or len(network.layers) < 2:
         return unseen
@@ -195,13 +194,13 @@ def seen_columns(network: DenseNetwork, change: Float[Tensor, " p"], unseen: Boo
 
 
 def _count(observation: Observation, recipe: Recipe) -> int:
-    told, labels = observation.knowledge.samples, recipe.labels
+    known_count, labels = observation.knowledge.samples, recipe.labels
     if labels is None:
-        if told is None:
+        if known_count is None:
             raise UsageError("expected the number of samples for --method replay, found none; give --samples or labels")
-        return told
-    if told not in (None, len(labels)):
-        raise UsageError(f"expected one label per sample ({told}), found {len(labels)} in the recipe")
+        return known_count
+    if known_count not in (None, len(labels)):
+        raise UsageError(f"expected one label per sample ({known_count}), found {len(labels)} in the recipe")
     return len(labels)
 
 

@@ -149,16 +149,16 @@ class DenseNetwork:
         self, at: Pass, cotangent: Float[Tensor, " p"], weights: bool
     ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n k"], Float[Tensor, " p"] | None]:
         """The transpose of `push`: what a cotangent of the gradient is for inputs, targets and, if asked, weights."""
-        told = [layer.split(cotangent) for layer in self.layers]
+        moves = [layer.split(cotangent) for layer in self.layers]
         outer: list[Tensor] = []
-        values = [error @ move for error, (move, _) in zip(at.back, told, strict=True)]
+        values = [error @ move for error, (move, _) in zip(at.back, moves, strict=True)]
         crossed: list[Tensor] = []
-        error = _affine(at.inside[0], *told[0])
+        error = _affine(at.inside[0], *moves[0])
         for place in range(len(at.slopes)):
             bend = at.bends[place]
             outer.append(torch.zeros_like(error) if bend is None else bend * error)
             crossed.append(error * at.slopes[place])
-            error = torch.addmm(_affine(at.inside[place + 1], *told[place + 1]), crossed[-1], at.weights[place + 1].mT)
+            error = torch.addmm(_affine(at.inside[place + 1], *moves[place + 1]), crossed[-1], at.weights[place + 1].mT)
         targets = -self._weight(len(error)) * error
         outer.append(self._turn(at, error))
         for place in reversed(range(len(self.layers))):

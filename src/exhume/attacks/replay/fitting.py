@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhume.attacks.foundation.conjugate_gradients import Stacked, conjugate_gradients, dot
 from exhume.attacks.replay.optimisers import Flat
-from exhume.attacks.replay.unrolled import Linearised, Path, Smoothing, Training
+from exhume.attacks.replay.unrolled import LinearisedTraining, Path, Smoothing, Training
 
 OUTLYING = 2.0  # q, in medians: residuals beyond it count less and less
 LEAST_DAMPING, MOST_DAMPING = 1e-7, 1e4
@@ -33,17 +34,11 @@ class Products:
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class Guess(Stacked):
     """Samples and their targets."""
 
     inputs: Float[Tensor, "n d"]
     targets: Float[Tensor, "n k"]
-
-    def plus(self, step: "Guess", factor: float | Tensor = 1.0) -> "Guess":
-        return Guess(self.inputs + factor * step.inputs, self.targets + factor * step.targets)
-
-    def dot(self, other: "Guess") -> Tensor:
-        return (self.inputs * other.inputs).sum() + (self.targets * other.targets).sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,18 +83,18 @@ class ReplayLoss:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class SmoothedTraining:
     """What is fitted in a stage: the training, smoothed, along a guide or by itself."""
 
     loss: ReplayLoss
     smoothing: Smoothing
     guide: Path | None
 
-    def at(self, guess: Guess) -> Linearised:
+    def at(self, guess: Guess) -> LinearisedTraining:
         self.loss.counter.passes += 1
         return self.loss.training.linearise(guess.inputs, guess.targets, self.smoothing, self.guide)
 
-    def residual(self, point: Linearised) -> Flat:
+    def residual(self, point: LinearisedTraining) -> Flat:
         return (self.loss.end - point.end) * self.loss.scale
 
 
@@ -114,7 +109,7 @@ class Fitted:
 
 
 def levenberg(
-    model: Model, guess: Guess, damping: float, iterations: int, products: int, generator: torch.Generator
+    model: SmoothedTraining, guess: Guess, damping: float, iterations: int, products: int, generator: torch.Generator
 ) -> Iterator[Fitted]:
     """At most so many iterations of at most so many products each; ends early where no step lowers the loss."""
     loss, point = model.loss, model.at(guess)
@@ -132,7 +127,7 @@ def levenberg(
         moved = False
         for _ in range(ATTEMPTS):
             step = normal.solve(downhill, damping * size, products)
-            trial = guess.plus(step)
+            trial = guess + step
             there = model.at(trial)
             left = model.residual(there)
             if _cauchy(left, edge) < before:
@@ -149,8 +144,8 @@ def levenberg(
 class _Normal:
     """Jᵀ R J at a point."""
 
-    model: Model
-    point: Linearised
+    model: SmoothedTraining
+    point: LinearisedTraining
     weights: Flat
 
     def pushed(self, step: Guess) -> Flat:
@@ -167,24 +162,13 @@ class _Normal:
             return torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values)
 
         probe = self.model.loss.free(Guess(draw(like.inputs), draw(like.targets)))
-        return float((self.weights * self.pushed(probe).square()).sum() / probe.dot(probe))
+        return float((self.weights * self.pushed(probe).square()).sum() / dot(probe, probe))
 
     def solve(self, right: Guess, damping: float, products: int) -> Guess:
-        found = Guess(torch.zeros_like(right.inputs), torch.zeros_like(right.targets))
-        left, along, square = right, right, right.dot(right)
-        enough = SOLVED * float(square)
-        for _ in range(products):
-            image = self.pulled(self.weights * self.pushed(along)).plus(along, damping)
-            bent = along.dot(image)
-            if float(bent) <= 0:
-                break
-            length = square / bent
-            found, left = found.plus(along, length), left.plus(image, -length)
-            square, before = left.dot(left), square
-            if float(square) <= enough:
-                break
-            along = left.plus(along, square / before)
-        return found
+        def times(along: Guess) -> Guess:
+            return self.pulled(self.weights * self.pushed(along)) + damping * along
+
+        return conjugate_gradients(times, right, products, SOLVED).x
 
 
 def _cauchy(residual: Flat, edge: float) -> float:

@@ -66,8 +66,8 @@ class Training:
         targets: Float[Tensor, "n k"],
         smoothing: Smoothing,
         guide: Path | None = None,
-    ) -> "Linearised":
-        return Linearised(self, inputs, targets, smoothing, guide)
+    ) -> "LinearisedTraining":
+        return LinearisedTraining(self, inputs, targets, smoothing, guide)
 
     @property
     def step_bytes(self) -> int:
@@ -103,7 +103,7 @@ class _Record:
     slopes: Slopes | None
 
 
-class Linearised:
+class LinearisedTraining:
     """F at a point, `end`, with J · (dX, dY) and Jᵀ · u."""
 
     def __init__(

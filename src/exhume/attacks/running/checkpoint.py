@@ -1,5 +1,6 @@
 """A saved moment of an attack, from which the same attack goes on."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,18 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    columns = list(checkpoint.trace[-1]) if checkpoint.trace else []
-    table = torch.tensor([[line[name] for name in columns] for line in checkpoint.trace], dtype=torch.float64)
+    columns = list(dict.fromkeys(name for line in checkpoint.trace for name in line))
+    absent = float("nan")  # stages of a method note different numbers; what is noted is finite
+    table = torch.tensor(
+        [[line.get(name, absent) for name in columns] for line in checkpoint.trace], dtype=torch.float64
+    )
     tensors = {f"state.{name}": tensor for name, tensor in checkpoint.state.tensors.items()}
     tensors |= {f"diary.{name}": tensor for name, tensor in checkpoint.diary.items()}
-    counts = [name for name in columns if isinstance(checkpoint.trace[-1][name], int)]
+    counts = [name for name in columns if any(isinstance(line.get(name), int) for line in checkpoint.trace)]
     meta = {
         "settings": checkpoint.settings,
-        "numbers": checkpoint.state.numbers,
+        # JSON has no infinity
+        "numbers": {name: None if math.isinf(value) else value for name, value in checkpoint.state.numbers.items()},
         "columns": columns,
         "counts": counts,  # whole numbers in the trace: a table of float64 would make them decimals
     }
@@ -53,10 +58,15 @@ def load_checkpoint(path: Path, settings: dict[str, Any]) -> Checkpoint | None:
             raise ValueError("the numbers of its state")
         columns, counts = file.meta["columns"], file.meta.get("counts", [])
         trace = tuple(
-            {name: int(value) if name in counts else value for name, value in zip(columns, line, strict=True)}
+            {
+                name: int(value) if name in counts else value
+                for name, value in zip(columns, line, strict=True)
+                if not math.isnan(value)
+            }
             for line in file.tensors["trace"].tolist()
         )
-        state = State(_under("state.", file.tensors), file.meta["numbers"])
+        numbers = {name: math.inf if value is None else value for name, value in file.meta["numbers"].items()}
+        state = State(_under("state.", file.tensors), numbers)
         return Checkpoint(settings, state, trace, _under("diary.", file.tensors))
     except (KeyError, TypeError, ValueError) as problem:
         raise ExhumeError(f"expected a whole checkpoint at {path}, found damage at {problem}; delete it") from problem

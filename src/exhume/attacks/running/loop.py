@@ -23,14 +23,13 @@ from exhume.attacks.foundation.state import Step
 from exhume.attacks.registry import known_methods
 from exhume.attacks.running.budget import Clock, Closing, Limits, ready_in_time
 from exhume.attacks.running.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from exhume.attacks.running.closing import closed
+from exhume.attacks.running.closing import closed, looked_back
 from exhume.attacks.running.failed_solve import SolveFailed, sound
 from exhume.attacks.running.interruption import Interruption
-from exhume.attacks.running.looking_back import looked_back
 from exhume.attacks.running.snapshots import Snapshot, SnapshotKeeper
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
-from exhume.features.rows import raw_bytes, row_sums
+from exhume.features.rows import raw_bytes
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
@@ -245,7 +244,7 @@ def _fingerprint(observation: Observation) -> str:
     for part in features.telltale(observation.weights):
         digest.update(part)
     if observation.initial_rows is not None:
-        digest.update(row_sums(observation.initial_rows))
+        digest.update(observation.initial_rows.telltale())
     for tensor in (observation.subspace, observation.initial_bias, observation.output_bias):
         if tensor is not None:
             digest.update(raw_bytes(tensor))

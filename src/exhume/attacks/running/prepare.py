@@ -11,15 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from exhume.alarm import OutOfTime, given_up_at
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
+from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.running.choice import choose, withhold_count
 from exhume.attacks.running.loop import Attacked, Progress, run_attack
-from exhume.attacks.running.memory_budget import require_room
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.running.snapshots import SnapshotKeeper
 from exhume.attacks.running.start import Start, find_start
+from exhume.errors import UsageError
 from exhume.observation import Observation
 
 PIECES = "the budget ended before what was found could be made into whole inputs"
@@ -99,3 +102,27 @@ class _Views:
 
     def outline(self, method: type[AnyMethod]) -> Outline:
         return Outline.of(self.of(method), rebuilt=not self.observation.layers)
+
+
+def require_room(
+    observation: Observation, method: AnyMethod, memory_bytes: int | None, dtype: torch.dtype, ranks: Ranks
+) -> None:
+    """Refuses a budget that is too small, and says which one would do."""
+    if memory_bytes is None:
+        return
+    least = method.least_bytes(observation, dtype, ranks)
+    if memory_bytes < least:
+        known_count = observation.knowledge.samples
+        samples = "" if known_count is None else f"{known_count:,} samples and "
+        raise UsageError(
+            f"expected a memory of at least {_mebibytes(least)} for {samples}p = {observation.features.p:,}, "
+            f"d = {observation.d:,}, found {_mebibytes(memory_bytes)}; give --memory {_mebibytes(least)}"
+        )
+
+
+def _mebibytes(size: int) -> str:
+    """
+    >>> _mebibytes(2**30), _mebibytes(2**20 + 1)
+    ('1024M', '2M')
+    """
+    return f"{math.ceil(size / 2**20)}M"

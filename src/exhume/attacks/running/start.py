@@ -21,8 +21,8 @@ from torch import Tensor
 
 from exhume.errors import ExhumeError, UsageError
 from exhume.features.network import drawn_head
-from exhume.networks.initialisation import normal_head
 from exhume.observation import Observation
+from exhume.start_rule import normal_head
 
 CHANCE = 1e-6  # of finding a wrong seed in a whole search
 SEEDS = 1000
@@ -75,7 +75,7 @@ def find_start(observation: Observation, seeds: int = SEEDS) -> Start:
         head = drawn(observation, seed)
         cosine = _cosine(observation.weights, head)
         if _by_chance(cosine, head.numel()) * seeds < CHANCE:
-            return _told(observation, head, seed, cosine, seeds)
+            return _shown(observation, head, seed, cosine, seeds)
     knowledge = replace(observation.knowledge, initial="distribution")
     return Start(replace(observation, knowledge=knowledge, start=None), seeds)
 
@@ -107,7 +107,7 @@ def without_start(observation: Observation, head: Float[Tensor, "k p"], scale: f
     return replace(observation, weights=weights, knowledge=knowledge, start=None, head=observation.weights)
 
 
-def _told(observation: Observation, head: Tensor, seed: int, cosine: float, tried: int) -> Start:
+def _shown(observation: Observation, head: Tensor, seed: int, cosine: float, tried: int) -> Start:
     scale = scale_left(observation.weights, head)
     return Start(without_start(observation, head, scale), tried, seed, scale, cosine**2)
 

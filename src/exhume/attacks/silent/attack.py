@@ -28,11 +28,10 @@ from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.silent.certificate import Witnessed, heard, witnessed
 from exhume.attacks.silent.head_start import HeadStart
 from exhume.attacks.silent.joint import completed
-from exhume.attacks.silent.layers import require_layers, silent_bytes
 from exhume.attacks.silent.lone_units import Lone, lone_samples
 from exhume.attacks.silent.samples import Samples, samples_of
 from exhume.attacks.silent.search import Found, nothing_found, search, with_places
-from exhume.attacks.silent.span import Span, open_span
+from exhume.attacks.silent.span import Span, open_span, require_layers, silent_bytes
 from exhume.attacks.silent.whole_inputs import whole_inputs
 from exhume.errors import ExhumeError
 from exhume.held_out import HeldOut
@@ -100,7 +99,7 @@ class SilentUnits(Method[SilentProblem]):
     def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
         """One attack per state of a layer, in the order in which they are known: the strong ones first."""
         return tuple(
-            PlannedAttack(cls.name, f"{_capital(states.describe())}. {_told_apart(states)}", seed, layer=place)
+            PlannedAttack(cls.name, f"{_capital(states.describe())}. {_kept_apart(states)}", seed, layer=place)
             for place, states in enumerate(layers_of(observation))
         )
 
@@ -157,7 +156,7 @@ class SilentUnits(Method[SilentProblem]):
         return completed(problem.span, candidates)
 
 
-def _told_apart(states: LayerStates) -> str:
+def _kept_apart(states: LayerStates) -> str:
     if states.leak <= FAINT:
         return "Its silent units tell single ones apart."
     return "None of its units is silent, so only pictures can be told apart, by their edges."
@@ -182,11 +181,11 @@ def _restored(state: State, span: Span) -> Found:
     return Found(duals, likely, done, idle, most, bool(numbers["sound"]))
 
 
-def _best_points(span: Span, samples: Samples, told: Witnessed) -> Float[Tensor, "m r"]:
+def _best_points(span: Span, samples: Samples, witness: Witnessed) -> Float[Tensor, "m r"]:
     """What is called recovered stands where certain duals alone put it; a whole set tells the rest best together."""
     if len(samples.duals) < span.r:
         return samples.points
-    sure = torch.tensor(told.confidence, device=samples.points.device) >= 0.5
+    sure = torch.tensor(witness.confidence, device=samples.points.device) >= 0.5
     return torch.where(sure[:, None], samples.points, span.facing(torch.linalg.pinv(samples.duals).T))
 
 
@@ -276,7 +275,7 @@ class SilentCase:
 
     @property
     def given(self) -> Given:
-        states, told = self.states, self.facts
+        states, facts = self.states, self.facts
         given: Given = {"weights": f"{states.target.numel():,} numbers of layer {states.name!r}"}
         if states.reads != "inputs":
             given["features"] = f"the layer reads {states.reads}"
@@ -286,7 +285,7 @@ class SilentCase:
             given["layer"] = SOURCES[states.source]
         if not states.bias and self.norm is not None:
             given["norm"] = f"{self.norm:.6g}"
-        if told.get("layout"):
+        if facts.get("layout"):
             given["prior"] = "pictures have few edges"
         return given
 
@@ -296,24 +295,24 @@ class SilentCase:
         assert self.unseen is not None
         span = self.problem.span
         samples = samples_of(span, candidates)
-        told = witnessed(span, self.unseen, samples, self.shown.explained)
-        self._judged = (candidates, _best_points(span, samples, told))
-        sure = sum(value >= 0.5 for value in told.confidence)
+        witness = witnessed(span, self.unseen, samples, self.shown.explained)
+        self._judged = (candidates, _best_points(span, samples, witness))
+        sure = sum(value >= 0.5 for value in witness.confidence)
         outcome = Outcome.RECOVERED if sure == span.r else Outcome.PARTIAL if sure else Outcome.NOT_CONVERGED
-        loss_on_units = told.heard if len(candidates) and span.leak <= FAINT else None
-        certificate = Certificate(outcome, loss_on_units, self.unseen.h, told.confidence)
+        loss_on_units = witness.heard if len(candidates) and span.leak <= FAINT else None
+        certificate = Certificate(outcome, loss_on_units, self.unseen.h, witness.confidence)
         coefficients = span.columns(samples.duals).norm(dim=1, keepdim=True)
         loss = 1 - int(samples.certain.sum()) / span.r
-        return Judgement(loss, coefficients, certificate, self._facts(samples, told))
+        return Judgement(loss, coefficients, certificate, self._facts(samples, witness))
 
-    def _facts(self, samples: Samples, told: Witnessed) -> Facts:
-        sure = [value >= 0.5 for value in told.confidence]
-        chances = [float(chance) for chance, ok in zip(told.chance, sure, strict=True) if ok]
+    def _facts(self, samples: Samples, witness: Witnessed) -> Facts:
+        sure = [value >= 0.5 for value in witness.confidence]
+        chances = [float(chance) for chance, ok in zip(witness.chance, sure, strict=True) if ok]
         spreads = [float(spread) for spread, ok in zip(samples.spread, sure, strict=True) if ok]
         return {
             "chance": max(chances) if chances else None,
             "expected_error": max(spreads) if spreads else None,
-            "silent_witnesses": int(told.silent.min()) if len(told.silent) else 0,
+            "silent_witnesses": int(witness.silent.min()) if len(witness.silent) else 0,
             "pictures": self._pictures(sure),
         }
 

@@ -37,7 +37,7 @@ DIFFERENT = 1e-6  # 1 - |cosine| of two directions of a plane
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class DualEvidence:
     zeros: Bool[Tensor, "m u"]
     excess: Float[Tensor, " m"]
     chance: Float[Tensor, " m"]
@@ -89,7 +89,7 @@ def unlike_others(silence: Float[Tensor, " m"], spared: float) -> Bool[Tensor, "
     return broken > (UNLIKE_OTHERS * broken.median()).clamp_min(spared)
 
 
-def evidence(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Evidence:
+def evidence(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> DualEvidence:
     entries, rounding = span.columns(duals).abs_(), span.tolerance(duals)
     zeros = entries <= ZERO * rounding
     chance = ((entries <= BESIDE * rounding) & ~zeros).sum(dim=1) * (ZERO / (BESIDE - ZERO))
@@ -102,7 +102,7 @@ def evidence(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r
         other = _also_unseen(span.rows[zeros[index]], float(rounding[index]))
         if other is not None:
             mixed[index], certain[index] = other, False
-    return Evidence(zeros, excess, chance, silence, firing, certain, mixed)
+    return DualEvidence(zeros, excess, chance, silence, firing, certain, mixed)
 
 
 def _share(zeros: Bool[Tensor, "m u"], among: Bool[Tensor, "m u"]) -> Float[Tensor, " m"]:

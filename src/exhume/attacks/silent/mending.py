@@ -48,16 +48,16 @@ def _settled_anew(span: Span, duals: Float[Tensor, "m r"], index: int, point: Fl
     own, open_basis = orthogonal_to_others(duals)
     basis = torch.cat([open_basis, own[index][:, None]], dim=1)
     ended = annealed_duals(span, point, duals[index : index + 1], basis, Placing.inside(span, basis).ridge)
-    told = evidence(span, ended.duals, ended.points)
-    if bool(told.certain):
-        return _Fresh(ended.duals, float(told.silence))
-    if not told.mixed:
+    seen = evidence(span, ended.duals, ended.points)
+    if bool(seen.certain):
+        return _Fresh(ended.duals, float(seen.silence))
+    if not seen.mixed:
         return None
-    pair = taken_apart(span, ended.duals[0], told.mixed[0])
+    pair = taken_apart(span, ended.duals[0], seen.mixed[0])
     others = torch.cat([duals[:index], duals[index + 1 :]])
-    told = evidence(span, pair, point.expand(len(pair), -1))
-    fresh = told.certain & ((pair @ others.T).abs().amax(dim=1) < 1 - SAME if len(others) else True)
+    seen = evidence(span, pair, point.expand(len(pair), -1))
+    fresh = seen.certain & ((pair @ others.T).abs().amax(dim=1) < 1 - SAME if len(others) else True)
     if not bool(fresh.any()):
         return None
-    best = int(torch.where(fresh, told.silence, 0.0).argmax())
-    return _Fresh(pair[best : best + 1], float(told.silence[best]))
+    best = int(torch.where(fresh, seen.silence, 0.0).argmax())
+    return _Fresh(pair[best : best + 1], float(seen.silence[best]))

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.silent.evidence import CLEARLY, ZERO, Evidence, evidence, unlike_others
+from exhume.attacks.silent.evidence import CLEARLY, ZERO, DualEvidence, evidence, unlike_others
 from exhume.attacks.silent.joint import orthogonal_to_others, places, polished, refitted
 from exhume.attacks.silent.span import Span
 
@@ -44,9 +44,9 @@ def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
         none = duals.new_zeros(0)
         return Samples(duals, duals, none.bool(), none)
     duals, points = polished(span, duals)
-    told = evidence(span, duals, points)
-    certain = told.certain & ~_contradicted(span, told, duals, points)
-    certain[certain.clone()] = ~unlike_others(told.silence[certain], BROKEN)
+    seen = evidence(span, duals, points)
+    certain = seen.certain & ~_contradicted(span, seen, duals, points)
+    certain[certain.clone()] = ~unlike_others(seen.silence[certain], BROKEN)
     if int(certain.sum()) < MOST_OF_THEM * span.r:  # places are too rough to judge by, whatever their spread
         return Samples(duals, points, certain, torch.full_like(points[:, 0], math.inf))
     points = _from_certain(span, duals, certain)
@@ -61,7 +61,7 @@ def samples_of(span: Span, duals: Float[Tensor, "m r"]) -> Samples:
 
 
 def _contradicted(
-    span: Span, told: Evidence, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]
+    span: Span, seen: DualEvidence, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]
 ) -> Bool[Tensor, " m"]:
     """Zeros at units that fired. Where outputs are few, what units get from two samples is nearly proportional, and a
     combination of the two duals is zero at units that both fire, too."""
@@ -69,7 +69,7 @@ def _contradicted(
     density = 2 * ZERO / math.sqrt(2 * math.pi)  # of Gaussian entries of mean square 1, times the width of a zero
     by_chance = density * span.tolerance(duals)[:, 0] * fired.sum(dim=1)
     expected = torch.maximum(by_chance + 1.5 * by_chance.sqrt(), RESTED * fired.sum(dim=1))
-    return (told.zeros & fired).sum(dim=1) > expected.clamp_min(2)
+    return (seen.zeros & fired).sum(dim=1) > expected.clamp_min(2)
 
 
 def _hidden(span: Span, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]) -> Float[Tensor, " m"]:

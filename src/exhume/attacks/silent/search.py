@@ -240,9 +240,9 @@ def _settled(
     kept = [duals[:0]]
     for part in batches(span, len(duals)):
         ended = annealed_duals(span, points[part], duals[part], placing.basis, placing.ridge)
-        told = evidence(span, ended.duals, ended.points)
-        kept.append(ended.duals[told.certain])
-        for index, other in told.mixed.items():
+        seen = evidence(span, ended.duals, ended.points)
+        kept.append(ended.duals[seen.certain])
+        for index, other in seen.mixed.items():
             pair = taken_apart(span, ended.duals[index], other)
             kept.append(pair[evidence(span, pair, placing.place(pair)).certain_of_a_pair])
     return torch.cat(kept)

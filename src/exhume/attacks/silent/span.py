@@ -14,7 +14,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.foundation.spectrum import Spectrum
+from exhume.errors import UsageError
 from exhume.layer_states import LayerStates
+from exhume.observation import Observation
+from exhume.observing.dense_layers import layers_of
 
 BATCH_NUMBERS = 2**27  # in one batch of Gram matrices and weighted rows: 1 GiB in float64
 ALIVE = 3.0  # times the noise of a row: a unit that changed less has not fired
@@ -137,3 +140,20 @@ def batches(span: Span, many: int) -> list[slice]:
     """As many places at a time as memory is meant for."""
     size = max(1, BATCH_NUMBERS // (span.r * (span.h + span.r)))
     return [slice(first, min(first + size, many)) for first in range(0, many, size)]
+
+
+def require_layers(observation: Observation) -> tuple[LayerStates, ...]:
+    found = layers_of(observation)
+    if not found:
+        raise UsageError(
+            "expected two states of a dense layer with ReLU that reads the inputs, found none in this observation; "
+            "give the weights before training (--initial, or exhume train ... --knows-first-layer), or a checkpoint "
+            "with the optimiser's state or a moving average"
+        )
+    return found
+
+
+def silent_bytes(observation: Observation) -> int:
+    """What the attack takes at least: five copies of the layer in float64 and a batch of Gram matrices."""
+    found = layers_of(observation)
+    return 0 if not found else 5 * 8 * found[0].target.numel() + 8 * BATCH_NUMBERS

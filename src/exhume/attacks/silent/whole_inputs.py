@@ -36,23 +36,23 @@ def whole_inputs(found: Reconstruction, observation: Observation) -> Reconstruct
         count = f"{len(built.images)} image{'' if len(built.images) == 1 else 's'}"
         note = f"{len(sure) - len(built.left)} of {len(sure)} patches overlap into {count}"
         whole = not built.left and not built.unseen
-        told = _told(found, built.images, sure[built.members], note, whole)
-        return replace(told, image_shape=reading.image_shape) if whole else told
+        shown = _shown(found, built.images, sure[built.members], note, whole)
+        return replace(shown, image_shape=reading.image_shape) if whole else shown
     if isinstance(reading, Embeddings) and invertible(reading.extractor):
         accuracy = found.facts.get("expected_error") or 0.0
         inverted = invert(reading.extractor, pieces, accuracy, seeds.generator(found.seed, "start"))
         exact = inverted.exact
         note = f"{int(exact.sum())} of {len(sure)} embeddings lead back through the extractor to one input each"
-        told = _told(found, inverted.inputs[exact], sure[exact][:, None], note, bool(exact.all()))
+        shown = _shown(found, inverted.inputs[exact], sure[exact][:, None], note, bool(exact.all()))
         if not bool(exact.all()):
-            return told
+            return shown
         worst = float(inverted.expected_error[exact].max())
-        facts = {**told.facts, "expected_error": worst}
-        return replace(told, facts=facts, image_shape=observation.image_shape)
+        facts = {**shown.facts, "expected_error": worst}
+        return replace(shown, facts=facts, image_shape=observation.image_shape)
     return found
 
 
-def _told(
+def _shown(
     found: Reconstruction, inputs: Float[Tensor, "k d"], members: Int[Tensor, "k v"], note: str, whole: bool
 ) -> Reconstruction:
     """An input is as sure as the least sure of its pieces. A piece may be part of several inputs."""
@@ -60,8 +60,8 @@ def _told(
     facts = {**found.facts, "subspace": said, "inputs_made": len(inputs)}
     if not whole:
         return replace(found, facts=facts)
-    told = torch.tensor(found.certificate.confidence, dtype=torch.float64)
-    confidence = tuple(told[members].amin(dim=1).tolist())
+    confidences = torch.tensor(found.certificate.confidence, dtype=torch.float64)
+    confidence = tuple(confidences[members].amin(dim=1).tolist())
     return replace(
         found,
         pieces=found,

@@ -15,7 +15,7 @@ from exhume.activations import Activation
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.errors import ExhumeError
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import DrawnRows, blocks
+from exhume.features.rows import blocks
 
 SINGULAR = 1e-10  # of the largest eigenvalue of VᵀV, which rounding alone does not reach
 ENOUGH_ROWS = 4  # times d, to judge the directions by
@@ -26,7 +26,7 @@ FEW_DIMENSIONS = 4  # up to which rows of norm 1 come so near to each other by c
 
 def check_features(features: RidgeFeatures, ranks: Ranks = ALONE) -> None:
     """Raises for features with repeated rows, or (p ≥ d) with rows that leave directions out."""
-    if isinstance(features.rows, DrawnRows):
+    if features.rows.independent:
         return
     _check_repeated(features, ranks)
     if features.p >= features.d:

@@ -81,17 +81,21 @@ def turnable(at: Explanation, hidden: float) -> Bool[Tensor, " m"]:
     ahead, behind = at.features(at.candidates), at.features(-at.candidates)
     for turned in (ahead - behind, ahead + behind):  # the coefficient as it is, or turned too
         left = at.not_made_up(at.change(turned))[able]
-        unsure[able[_in_a_small_sum(left @ left.T, hidden)]] = True
+        unsure[able[_in_a_small_sum(left, hidden)]] = True
     return unsure
 
 
-def _in_a_small_sum(gram: Float[Tensor, "m m"], hidden: float) -> Bool[Tensor, " m"]:
-    """Which of m vectors with these products are in a set whose sum has at most this square."""
-    m = len(gram)
-    sets = _sets(m).to(gram)
-    small = torch.einsum("sm,mn,sn->s", sets, gram, sets) <= hidden
+def _in_a_small_sum(vectors: Float[Tensor, "m c"], hidden: float) -> Bool[Tensor, " m"]:
+    """Which of m vectors are in a set whose sum has at most this square.
+
+    By their triangular factor: in sums of their inner products, rounding would be as large as `hidden`.
+    """
+    m = len(vectors)
+    factor = torch.linalg.qr(vectors.T, mode="r").R
+    sets = _sets(m).to(factor)
+    small = (sets @ factor.T).square().sum(dim=1) <= hidden
     found = (sets[small] > 0).any(dim=0)
-    return found | (_expected_sets(gram, hidden) > LUCK)
+    return found | (_expected_sets(factor, hidden) > LUCK)
 
 
 def _sets(m: int) -> Float[Tensor, "s m"]:
@@ -103,7 +107,7 @@ def _sets(m: int) -> Float[Tensor, "s m"]:
     return torch.cat([eye, eye[pairs[:, 0]] + eye[pairs[:, 1]], torch.ones(1, m, dtype=torch.float64)])
 
 
-def _expected_sets(gram: Float[Tensor, "m m"], hidden: float) -> float:
-    levels = torch.linalg.eigvalsh(gram).clamp_min(TINY)
+def _expected_sets(factor: Float[Tensor, "r m"], hidden: float) -> float:
+    levels = torch.linalg.svdvals(factor).square().clamp_min(TINY)
     shares = (2 * (2 * hidden / (math.pi * levels)).sqrt()).clamp_max(1.0)
-    return math.exp(min(0.0, len(gram) * math.log(2) + float(shares.log().sum())))
+    return math.exp(min(0.0, factor.shape[1] * math.log(2) + float(shares.log().sum())))

@@ -20,7 +20,7 @@ from exhume.attacks.single_layer.memory_plan import MemoryPlan, Sizes, room_for
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.errors import ExhumeError
-from exhume.features.rows import HeldRows, Rows, hold
+from exhume.features.rows import Rows, hold
 from exhume.held_out import HeldOut
 from exhume.observation import Observation
 
@@ -60,7 +60,7 @@ class RidgeCase:
         room = _room(observation, split.used, few_rows, resources)
         used = room.rows
         features = ranks.share.of(features.part(0, used))
-        if room.held and not isinstance(features.rows, HeldRows):
+        if room.held and features.rows.held is None:
             features = replace(features, rows=hold(features.rows, resources.device, resources.dtype))
         weights = ranks.share.columns(observation.weights[:, :used])
         free = free_norms(observation)
@@ -91,8 +91,8 @@ class RidgeCase:
 
     def judge(self, candidates: Float[Tensor, "m d"]) -> Judgement:
         """On all rows and without any help that the method may have used on the way: the published loss."""
-        loss, split = self.problem.loss, self.split
-        final = loss.to(candidates.dtype).fit(candidates)
+        loss, split = self.problem.loss.to(candidates.dtype), self.split  # a polish ends in a precision of its own
+        final = loss.fit(candidates)
         coefficients = final.coefficients * loss.scale
         drifted, weights = self.observation.ridge.trained, self.observation.weights
         lift = None if self.stands_for is None else self.stands_for.lift

@@ -35,22 +35,21 @@ from exhume.attacks.foundation.certificate import (
     unjudged,
     verdict,
 )
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.ranks import ALONE, Ranks
+from exhume.attacks.foundation.unknowns import DENSE, TINY
 from exhume.attacks.single_layer.alternatives import exchangeable, turnable
 from exhume.attacks.single_layer.blends import APART, Lifted, splitting_costs
 from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
-    DENSE,
     FEW_ROWS,
     LEAST_SPARE,
     ROWS_EACH,
-    TINY,
     Explanation,
     Linearised,
     explanation,
 )
 from exhume.attacks.single_layer.probing import Probed
-from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.structure import SHOWS, Structure
 from exhume.observation import Observation
@@ -185,7 +184,7 @@ def _gathered(loss: SpanLoss, fit: Fit, whole: Callable[[int], SpanLoss] | None)
     m, d = fit.candidates.shape
     if loss.ranks.size == 1 or m * d > DENSE or whole is None:
         return loss, fit
-    alone = whole(max(FEW_ROWS, ROWS_EACH * m * loss.unknowns // loss.outputs))
+    alone = whole(max(FEW_ROWS, ROWS_EACH * m * loss.unknowns // loss.outputs)).to(fit.candidates.dtype)
     return alone, alone.fit(fit.candidates)
 
 

@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.conjugate_gradients import Solution, conjugate_gradients
+from exhume.attacks.foundation.levenberg import Move
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.features import memory
 
@@ -45,14 +47,6 @@ class Model:
         eye = torch.eye(len(damped), dtype=damped.dtype, device=damped.device)
         factor = torch.linalg.cholesky(damped * scale[:, None] * scale + 1e-10 * eye)
         return torch.cholesky_inverse(factor) * scale[:, None] * scale
-
-
-@dataclass(frozen=True, eq=False)
-class Move:
-    """A proposed change of the candidates, and by how much the model says that L will fall."""
-
-    change: Float[Tensor, "m d"]
-    predicted: float
 
 
 def linearise(loss: SpanLoss, fit: Fit) -> Model:
@@ -104,27 +98,22 @@ def newton_move(loss: SpanLoss, model: Model, damping: float, products: int, for
     candidates, descent = model.fit.candidates, model.descent
     inverse = model.damped_metric_inverse(damping).to(descent.dtype)
     weight = (damping * model.curvatures).to(descent.dtype)[:, None]
-    solution, left = torch.zeros_like(descent), descent
-    conditioned = loss.allowed(inverse @ left, candidates)
-    direction, product = conditioned, float((left * conditioned).sum())
-    first = product
-    for count in range(1, products + 1):
-        if not product > 0:
-            break
-        image = curve(loss, model, direction) + weight * direction
-        bend = float((direction * image).sum())
-        if not bend > 0:  # flat, or underflow
-            break
-        length = product / bend
-        solution, left = solution + length * direction, left - length * image
-        conditioned = loss.allowed(inverse @ left, candidates)
-        new = float((left * conditioned).sum())
-        if count == products or not new > forcing**2 * first:
-            break
-        direction, product = conditioned + (new / product) * direction, new
-    quadratic = float((solution * (descent - left)).sum() - (weight * solution.square()).sum())
-    predicted = (2 * float((descent * solution).sum()) - quadratic) / model.energy
-    return Move(solution, predicted)
+    found = conjugate_gradients(
+        lambda direction: curve(loss, model, direction) + weight * direction,
+        descent,
+        products,
+        forcing**2,
+        lambda left: loss.allowed(inverse @ left, candidates),
+    )
+    return damped_move(found, descent, weight, model.energy)
+
+
+def damped_move(
+    found: Solution[Tensor], descent: Float[Tensor, "m d"], weight: Float[Tensor, "m 1"], energy: float
+) -> Move:
+    """The step that was found for (H + W) dX = G, and by how much it lowers the model without the damping W."""
+    quadratic = float((found.x * (descent - found.left)).sum() - (weight * found.x.square()).sum())
+    return Move(found.x, (2 * float((descent * found.x).sum()) - quadratic) / energy)
 
 
 def mean_square(loss: SpanLoss) -> float:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.levenberg import DampingState
+from exhume.attacks.foundation.levenberg import DampingState
+from exhume.attacks.foundation.state import Lasting
 
 WORTH = 0.99  # a stage pays that brings the score below this share of the best one
 TRIM_BELOW = 1e-2
@@ -15,7 +16,7 @@ WORTH_DRIFTING = 0.7  # of the score at the last stage that paid, where the feat
 
 @dataclass
 class Growth:
-    """The state of one growth from few candidates to many: what a checkpoint has to keep of it."""
+    """The state of one growth from few candidates to many."""
 
     drifts: bool = False  # every candidate explains a little more of the drift: only large gains pay
     mark: float = math.inf  # the score that a stage which pays has to beat
@@ -38,33 +39,12 @@ class Growth:
     def goes_on(self, m: int, cap: int) -> bool:
         return self.paying or (m < cap and self.since <= max(4, m // 6))
 
-    def numbers(self) -> dict[str, float]:
-        mark, best = (-1.0 if math.isinf(score) else score for score in (self.mark, self.best))  # JSON has no infinity
-        return {
-            "mark": mark,
-            "best": best,
-            "since": self.since,
-            "added": self.added,
-            "paying": int(self.paying),
-            "damping": self.pace.damping,
-            "raise_by": self.pace.raise_by,
-            "trim_below": self.trim_below,
-        }
 
-    def tensors(self) -> dict[str, Tensor]:
-        named = {"best_candidates": self.kept, "velocity": self.pace.velocity}
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
-
-    @classmethod
-    def restored(cls, numbers: dict[str, float], tensors: dict[str, Tensor], drifts: bool = False) -> "Growth":
-        return cls(
-            drifts=drifts,
-            mark=math.inf if numbers["mark"] < 0 else numbers["mark"],
-            best=math.inf if numbers["best"] < 0 else numbers["best"],
-            kept=tensors.get("best_candidates"),
-            since=int(numbers["since"]),
-            added=int(numbers["added"]),
-            paying=bool(numbers["paying"]),
-            pace=DampingState(numbers["damping"], numbers["raise_by"], tensors.get("velocity")),
-            trim_below=numbers.get("trim_below", TRIM_BELOW),
-        )
+GROWTH = Lasting(
+    *("mark", "best", "since", "added", "paying", "trim_below"),
+    best_candidates="kept",
+    damping="pace.damping",
+    raise_by="pace.raise_by",
+    velocity="pace.velocity",
+)
+"""What a checkpoint has to keep of it."""

@@ -23,17 +23,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.unknowns import TINY, factors, turned_outputs, unknown_directions
 from exhume.attacks.single_layer.gauss_newton import away_from_kinks
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import HeldRows, hold
+from exhume.features.rows import hold
 
-DENSE = 1200  # unknowns whose factors take seconds
 ROWS_EACH, FEW_ROWS = 10, 4000  # equations for each unknown, or so many rows: more only make the errors smaller
-UNSEEN = 1e-10  # of its column: what stands for a singular value of zero, far below what any noise resolves
-LEAST_SCALE = 1e-100  # of a column, where a candidate leaves no trace at all
 LEAST_SPARE = 1e-3  # of an equation that the others do not predict already
-TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +49,8 @@ class Explanation:
 
     @property
     def rows(self) -> Float[Tensor, "p d"]:
-        assert isinstance(self.features.rows, HeldRows)
-        return self.features.rows.values
+        assert self.features.rows.held is not None
+        return self.features.rows.held
 
     def change(self, features: Float[Tensor, "m p"]) -> Float[Tensor, "m rp"]:
         """What a change of each candidate's features does to the weights of all outputs."""
@@ -108,12 +105,7 @@ class Linearised(Explanation):
             columns = columns - spanned @ (spanned.T @ columns)
         tangents = torch.cat([columns * amplitudes[:, o].repeat_interleave(u) for o in range(outputs)])
         left = torch.cat([row - spanned @ (spanned.T @ row) for row in targets])
-        scale = tangents.norm(dim=0)
-        scale = scale.clamp_min(max(UNSEEN * float(scale.max()), LEAST_SCALE))
-        eye = torch.eye(m * u).to(tangents)
-        factors = torch.linalg.qr(torch.cat([tangents / scale, UNSEEN * eye]))
-        inverse = torch.linalg.solve_triangular(factors.R, eye, upper=True) / scale[:, None]
-        seen = factors.Q[: len(tangents)]
+        inverse, seen = factors(tangents)
         step = torch.einsum("idu,iu->id", bases, (inverse @ (seen.T @ left)).reshape(m, u))
         leverage = spanned.square().sum(dim=1).repeat(outputs) + seen.square().sum(dim=1)
         left_out = float((left / (1 - leverage).clamp_min(LEAST_SPARE)).square().mean())
@@ -135,23 +127,3 @@ class Linearised(Explanation):
     def _blocks(self) -> Float[Tensor, "m u mu"]:
         m, _, u = self.bases.shape
         return self.inverse.reshape(m, u, -1)
-
-
-def unknown_directions(candidates: Float[Tensor, "m d"], free_norm: bool) -> Float[Tensor, "m d u"]:
-    """An orthonormal basis of what may change in each candidate: all directions, or those at its norm."""
-    m, d = candidates.shape
-    eye = torch.eye(d).to(candidates).expand(m, d, d)
-    if free_norm:
-        return eye
-    units = candidates / candidates.norm(dim=1, keepdim=True).clamp_min(TINY)
-    first = torch.where(units[:, :1] < 0, -1.0, 1.0)
-    mirror = units + first * eye[:, 0]  # Householder's, which takes x to a multiple of the first axis
-    return (eye - 2 * mirror[:, :, None] * mirror[:, None] / mirror.square().sum(dim=1)[:, None, None])[:, :, 1:]
-
-
-def turned_outputs(
-    coefficients: Float[Tensor, "m k"], outputs: int
-) -> tuple[Float[Tensor, "m r"], Float[Tensor, "k r"]]:
-    """A in the r directions of the outputs in which it is not negligible, and these directions."""
-    turned = torch.linalg.eigh(coefficients.T @ coefficients).eigenvectors[:, -outputs:]
-    return coefficients @ turned, turned

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.levenberg import DampingState, Levenberg
+from exhume.attacks.foundation.levenberg import DampingState
+from exhume.attacks.single_layer.levenberg import Levenberg
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.removal import watching
 from exhume.attacks.single_layer.search_context import Fits, SearchContext

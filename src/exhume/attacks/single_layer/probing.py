@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.conjugate_gradients import conjugate_gradients
 from exhume.attacks.single_layer.gauss_newton import Model, away_from_kinks, linearise
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 
@@ -78,24 +79,8 @@ class _System:
 
     def solve(self, wanted: Float[Tensor, "m d"]) -> tuple[Float[Tensor, "m d"], bool]:
         """H⁻¹ wanted, and whether what is left of it fell to a tenth."""
-        solution, left = torch.zeros_like(wanted), wanted
-        conditioned = self.conditioned(left)
-        direction, product = conditioned, float((left * conditioned).sum())
-        first = product
-        for _ in range(PRODUCTS):
-            if not product > 0:
-                break
-            image = self.curve(direction)
-            bend = float((direction * image).sum())
-            if not bend > 0:
-                return solution, False
-            solution, left = solution + product / bend * direction, left - product / bend * image
-            conditioned = self.conditioned(left)
-            new = float((left * conditioned).sum())
-            if new <= FALLEN**2 * first:
-                return solution, True
-            direction, product = conditioned + (new / product) * direction, new
-        return solution, first == 0
+        found = conjugate_gradients(self.curve, wanted, PRODUCTS, FALLEN**2, self.conditioned)
+        return found.x, found.settled
 
 
 def _second_moment(loss: SpanLoss) -> Float[Tensor, "d d"] | None:

@@ -47,7 +47,7 @@ class Problem:
 
     def generator(self, stream: int = 0) -> torch.Generator:
         """Random numbers for the attack's start; further streams (restarts) are independent of the first."""
-        return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + stream, "start"))
+        return seeds.start_of(self.seed, stream)
 
 
 @runtime_checkable

@@ -33,8 +33,10 @@ class Proposals:
     outside: int
 
 
-def moment_proposals(loss: SpanLoss, residual: Float[Tensor, "k p"], norm: float) -> Proposals:
+def moment_proposals(loss: SpanLoss, residual: Float[Tensor, "k p"], norm: float, outside: float = EDGE) -> Proposals:
     """Eigenvectors of the residual's moment, largest |eigenvalue| first. One pass, and p d² operations an output.
+
+    `outside`: how far, in units of the edge of noise, an eigenvalue counts as leaving it.
 
     With several outputs the squares of the moments are added: a sample shows in any of them.
     """
@@ -51,7 +53,7 @@ def moment_proposals(loss: SpanLoss, residual: Float[Tensor, "k p"], norm: float
         squares += moment @ moment
     loss.count_passes(len(residual))
     values, vectors = torch.linalg.eigh(squares)
-    edge = (EDGE * 2) ** 2 * d * loss.ranks.total(float(residual.double().square().sum()))
+    edge = (outside * 2) ** 2 * d * loss.ranks.total(float(residual.double().square().sum()))
     return Proposals(to_norm(vectors.flip(1).T.to(residual.dtype).contiguous(), norm), int((values > edge).sum()))
 
 

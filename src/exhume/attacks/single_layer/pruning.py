@@ -11,16 +11,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.span import Fit, SpanLoss, invert_gram
+from exhume.attacks.foundation import projection
+from exhume.attacks.foundation.projection import invert_gram
+from exhume.attacks.single_layer.span import Fit, SpanLoss
 
 COPY_COSINE = 0.999
 SATELLITE_COSINE = 0.95
-
-
-def removal_costs(fit: Fit, loss: SpanLoss) -> Float[Tensor, " m"]:
-    """By how much L rises if a candidate is removed and the others' coefficients are fitted again."""
-    diagonal = fit.gram_inverse.diagonal().clamp_min(torch.finfo(torch.float64).tiny)
-    return fit.coefficients.square().sum(dim=1) / diagonal / loss.energy
 
 
 def needed(
@@ -60,4 +56,4 @@ def cross_validated(loss: SpanLoss, fit: Fit) -> float:
     """
     m, d = fit.candidates.shape
     unknown = m * (d - 1 + loss.outputs) + loss.outputs * d
-    return fit.loss / max(1e-3, 1 - unknown / loss.equations) ** 2
+    return projection.cross_validated(fit.loss, unknown, loss.equations)

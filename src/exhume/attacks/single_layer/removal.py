@@ -1,17 +1,22 @@
 """Pruning: what the weights do not need goes, for as long as what is left, refined again, generalises as well."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.single_layer.problem import Problem
-from exhume.attacks.single_layer.pruning import COPY_COSINE, SATELLITE_COSINE, removal_costs, without_copies
+from exhume.attacks.single_layer.pruning import COPY_COSINE, SATELLITE_COSINE, without_copies
 from exhume.attacks.single_layer.search_context import Fits, SearchContext
 from exhume.attacks.single_layer.signs import trimmed
 from exhume.attacks.single_layer.span import Fit
 from exhume.attacks.single_layer.standing_out import standing_out
+
+T = TypeVar("T")
 
 TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
 
@@ -34,9 +39,9 @@ class Removal:
             fit = yield from self._merge(fit, without_copies(fit.candidates, fit.coefficients, cosine))
         fit = yield from self._remove_cheap(fit)
         fit = yield from self._remove_needless(fit)
-        told = self.problem.samples
-        while told is not None and len(fit.candidates) > told:  # there are no more samples than that
-            kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:told]
+        known_count = self.problem.samples
+        while known_count is not None and len(fit.candidates) > known_count:  # there are no more samples than that
+            kept = removal_costs(fit, self.bench.part(len(fit.candidates))).argsort(descending=True)[:known_count]
             fit = yield from watching(fit, self.bench.refit(fit.candidates[kept]))
         return fit
 
@@ -106,7 +111,7 @@ class Removal:
         return self.bench.score(trial) <= max(tolerated * self.bench.score(fit), 10 * self.converged)
 
 
-def watching(best: Fit, trial: Fits) -> Fits:
+def watching(best: Fit, trial: Generator[Fit, None, T]) -> Generator[Fit, None, T]:
     """Runs a trial while showing the best so far: what an interruption keeps is never a half-done trial."""
     while True:
         try:

@@ -15,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.activations import hermite_coefficients
-from exhume.attacks.single_layer.levenberg import DampingState, Levenberg
+from exhume.attacks.foundation.levenberg import DampingState
+from exhume.attacks.single_layer.levenberg import Levenberg
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.proposals import moment_proposals, pooled_proposals, random_rows
 from exhume.attacks.single_layer.pruning import cross_validated
@@ -150,8 +151,8 @@ class SearchContext:
         """Rows to add to m candidates: eigenvectors of the residual's moment, or random ones."""
         m = 0 if fit is None else len(fit.candidates)
         if not self.dense:
-            told = self.problem.samples is not None
-            return self.random_start(cap - m if told else min(cap - m, max(8, m // 2)), generator)
+            known = self.problem.samples is not None
+            return self.random_start(cap - m if known else min(cap - m, max(8, m // 2)), generator)
         loss = self.part(max(m, 1))
         residual = loss.bare_residual() if fit is None else fit.residual
         if self.blind:

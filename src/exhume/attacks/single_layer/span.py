@@ -28,44 +28,31 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.projection import (
+    PassCounter,
+    Projection,
+    independent_outputs,
+    invert_gram,
+    to_unit_scale,
+)
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.foundation.retraction import tangent, to_norm
 from exhume.attacks.single_layer.affine import AffinePart
-from exhume.errors import ExhumeError
 from exhume.features import memory
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import Rows, blocks
 
 NEARLY_SINGULAR = 1e-4
-NEGLIGIBLE_OUTPUT = 1e-2  # a singular value of the weights, relative to the largest, that is no output of its own
 EXACT_BELOW = 1e-8  # a loss that rounding in float32 begins to touch
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """The weights projected on the span of the candidates' features.
+class Fit(Projection):
+    """`gram` is F Fᵀ (its part orthogonal to W where there is an affine part); `affine_overlap` is F W (WᵀW)⁻¹."""
 
-    `gram_inverse` is the pseudo-inverse of F Fᵀ (of its part orthogonal to W where there is an affine part);
-    `affine_overlap` is F W (WᵀW)⁻¹.
-    """
-
-    candidates: Float[Tensor, "m d"]
     preactivations: Float[Tensor, "m p"]
-    features: Float[Tensor, "m p"]
     gram: Float[Tensor, "m m"]
-    gram_inverse: Float[Tensor, "m m"]
-    coefficients: Float[Tensor, "m k"]
-    residual: Float[Tensor, "k p"]
-    loss: float
     affine_overlap: Float[Tensor, "m c"] | None = None
-
-
-@dataclass
-class PassCounter:
-    """Sweeps over V in units of all the rows of the problem, so that a sweep over a part of them counts as a part."""
-
-    all_rows: int
-    total: float = 0.0
 
 
 class SpanLoss:
@@ -153,9 +140,8 @@ class SpanLoss:
             moments -= overlap_scaled @ self.affine.moments
             overlap = overlap_scaled
         inverse = invert_gram(gram)
-        fit = Fit(
-            candidates, preactivations, features, gram, inverse, inverse @ moments, self.weights, float("nan"), overlap
-        )
+        coefficients, unknown = inverse @ moments, float("nan")
+        fit = Fit(candidates, features, inverse, coefficients, self.weights, unknown, preactivations, gram, overlap)
         finished = self._finish(fit, careful)
         return finished if careful or finished.loss > EXACT_BELOW else self._finish(fit, True)
 
@@ -274,41 +260,8 @@ class SpanLoss:
         return self.counter.total
 
 
-def independent_outputs(weights: Float[Tensor, "k p"], ranks: Ranks = ALONE) -> int:
-    """The number of outputs that are not combinations of the others, but for what drift or rounding adds to them."""
-    values = torch.linalg.eigvalsh(ranks.sum((weights @ weights.T).double()))
-    return int((values > (NEGLIGIBLE_OUTPUT**2) * values[-1]).sum())
-
-
-def to_unit_scale(
-    weights: Float[Tensor, "k p"], dtype: torch.dtype, device: torch.device | str, ranks: Ranks = ALONE
-) -> tuple[Float[Tensor, "k p"], float]:
-    """The weights divided by their root mean square, and that number."""
-    largest = ranks.largest(float(weights.abs().max()) if weights.numel() else 0.0)
-    if largest == 0:
-        raise ExhumeError("expected weights that differ from zero, found all of them zero: nothing was learned")
-    scaled = weights.double() / largest  # first, so that no square over- or underflows
-    mean_square = ranks.total(float(scaled.square().sum())) / ranks.total(weights.numel())
-    root_mean_square = math.sqrt(mean_square)
-    return (scaled / root_mean_square).to(dtype=dtype, device=device), largest * root_mean_square
-
-
 def _nearly_singular(gram: Float[Tensor, "m m"]) -> bool:
     """Whether the rounding of float32 products could matter for the inverse."""
     scale = gram.diagonal().clamp_min(torch.finfo(gram.dtype).tiny).rsqrt()
     values = torch.linalg.eigvalsh(gram * scale[:, None] * scale)
     return not bool(values[0] > NEARLY_SINGULAR * values[-1])
-
-
-def invert_gram(gram: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
-    """The pseudo-inverse of F Fᵀ, also where candidates coincide or m exceeds p.
-
-    Candidates are scaled to unit feature norm, and directions whose eigenvalue drowns in rounding
-    are left out: they would otherwise come back as huge coefficients of opposite signs.
-    """
-    norms = gram.diagonal().clamp_min(0).sqrt()
-    inverse = torch.where(norms > 0, 1 / norms.clamp_min(torch.finfo(gram.dtype).tiny), torch.zeros_like(norms))
-    values, vectors = torch.linalg.eigh(gram * inverse[:, None] * inverse)
-    kept = values > 8 * len(gram) * torch.finfo(gram.dtype).eps * values[-1:].clamp_min(0)
-    reciprocal = torch.where(kept, 1 / torch.where(kept, values, 1.0), torch.zeros_like(values))
-    return inverse[:, None] * ((vectors * reciprocal) @ vectors.T) * inverse

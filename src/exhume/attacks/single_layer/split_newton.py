@@ -12,7 +12,7 @@ close to the counting limit p = dn. Above, where passes over V are all that coun
 number grows by half, and each step is a split step with momentum: two passes. Between its stages copies and ghosts are
 taken out and signs set right, which makes room for new candidates and refinement fast.
 
-The plan is here; what its phases work with (rows, refinement, proposals, the floor) is in `workbench.py`.
+The plan is here; what its phases work with (rows, refinement, proposals, the floor) is in `search_context.py`.
 """
 
 import math
@@ -27,14 +27,14 @@ from torch import Tensor
 from exhume.attacks.foundation.certificate import EXPLAINED, ROUNDING_MARGIN, TRUSTED_ERROR
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.hyperparameters import option
+from exhume.attacks.foundation.levenberg import DampingState
 from exhume.attacks.foundation.planned_attack import PlannedAttack
-from exhume.attacks.foundation.state import State, Step
-from exhume.attacks.single_layer.growth import WORTH, Growth
-from exhume.attacks.single_layer.levenberg import DampingState
+from exhume.attacks.foundation.projection import removal_costs
+from exhume.attacks.foundation.state import Lasting, State, Step
+from exhume.attacks.single_layer.growth import GROWTH, WORTH, Growth
 from exhume.attacks.single_layer.method import RidgeMethod
 from exhume.attacks.single_layer.polishing import SETTLED, Polishing
 from exhume.attacks.single_layer.problem import Problem
-from exhume.attacks.single_layer.pruning import removal_costs
 from exhume.attacks.single_layer.removal import Removal, watching
 from exhume.attacks.single_layer.search_context import Fits, SearchContext
 from exhume.attacks.single_layer.selection import Selection, alike
@@ -55,6 +55,13 @@ MOSTLY_EXPLAINED = 0.1  # a score from which removing candidates helps more than
 GHOST = 10.0  # times the loss: what a candidate explains that is no sample
 START_ITERATIONS = 60  # where only a start is wanted
 TURNED_ITERATIONS = 6  # show whether a sign was wrong, near the floor
+
+LASTING = Lasting(
+    *("candidates", "kept", "kept_loss", "phase", "unit", "rounds", "failures", "cap", "attempt"),
+    iteration="bench.iteration",
+    passes="loss.counter.total",
+    **GROWTH.under("growth"),
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ class SplitNewton(RidgeMethod):
 class _Search:
     """One run of the attack, in units after each of which a checkpoint can be taken.
 
-    Everything that outlives a unit is in `_save`; random numbers follow from the unit's number.
+    Everything that outlives a unit is `LASTING`; random numbers follow from the unit's number.
     """
 
     def __init__(self, method: SplitNewton, problem: Problem, resume: State | None) -> None:
@@ -136,10 +143,12 @@ class _Search:
         self.removal = Removal(self.bench, problem, method.converged)
         self.selection = Selection(self.bench)
         self.polishing = Polishing(self.bench, problem, method.rows_a_number, method.exact)
-        told = problem.samples
+        known_count = problem.samples
         self.cap = self.bench.capacity(method.capacity)
-        if told is not None:  # more to spare find more; where d is large every one of them costs a lot
-            self.cap = max(told, min(self.cap, max(told + 4, round((2 if self.bench.dense else 1.25) * told))))
+        if known_count is not None:  # more to spare find more; where d is large every one of them costs a lot
+            self.cap = max(
+                known_count, min(self.cap, max(known_count + 4, round((2 if self.bench.dense else 1.25) * known_count)))
+            )
         self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
         self.attempt, self.kept_loss = 0, math.inf
         self.growth = Growth(problem.drifts)
@@ -148,8 +157,8 @@ class _Search:
             self.candidates = problem.start.to(self.kept)
             self.growth.paying = True  # what is there is refined before anything is added
         if resume is not None:
-            self._restore(resume)
-        self.boundary = self._save()
+            LASTING.restore(self, resume, problem.device)
+        self.boundary = LASTING.save(self)
 
     # --- the plan
 
@@ -164,7 +173,7 @@ class _Search:
                 self._judge_attempt()
             self.unit += 1
             self.bench.clear()
-            self.boundary = self._save()
+            self.boundary = LASTING.save(self)
         yield self.loss.to(self.candidates.dtype).fit(self.candidates)
 
     def _judge_attempt(self) -> None:
@@ -229,15 +238,15 @@ class _Search:
         m = len(self.candidates)
         count = min(self.cap, m + 1 if self.rounds else round(MORE_AT_FIRST * m))
         # from the latest candidates, not from the best: what is found adds up before it shows in the score
-        chosen = self.selection.chosen(self.candidates, count, self._generator())
-        fit = yield from watching(best, self.selection.refine(self.bench.fit(chosen)))
+        found = yield from watching(best, self.selection.run(self.candidates, count, self._generator()))
         self.rounds += 1
         beaten = self.growth.best
-        self.growth.judge(self.bench.score(fit), fit.candidates)
+        self.growth.judge(self.bench.score(found.grown), found.grown.candidates)
         self._count_failure(not self.growth.best < WORTH * beaten)
-        best = fit if self.growth.kept is fit.candidates else best
-        if self.bench.explained(fit) or self._is_drift(fit):
-            self.phase = PRUNE
+        best = found.grown if self.growth.kept is found.grown.candidates else best
+        fit = found.filled
+        if self.bench.explained(found.grown) or self._is_drift(found.grown):
+            self.phase, fit = PRUNE, found.grown
         elif self._hopeless(best):
             self.phase, fit = PRUNE, best
         return fit
@@ -374,24 +383,6 @@ class _Search:
         candidates = self.kept if self.attempt and self.phase != DONE else fit.candidates
         return Step(self.bench.iteration, candidates, fit.loss, self.boundary, notes)
 
-    def _save(self) -> State:
-        tensors = {"candidates": self.candidates, "kept": self.kept, **self.growth.tensors()}
-        numbers: dict[str, float] = {name: getattr(self, name) for name in _COUNTERS}
-        kept_loss = -1.0 if math.isinf(self.kept_loss) else self.kept_loss  # JSON has no infinity
-        others = {"iteration": self.bench.iteration, "passes": self.loss.passes, "kept_loss": kept_loss}
-        return State(tensors, {**numbers, **self.growth.numbers(), **others})
-
-    def _restore(self, state: State) -> None:
-        self.candidates = state.tensors["candidates"].to(self.problem.device)
-        self.kept = state.tensors["kept"].to(self.problem.device)
-        self.kept_loss = math.inf if state.numbers["kept_loss"] < 0 else state.numbers["kept_loss"]
-        tensors = {name: tensor.to(self.problem.device) for name, tensor in state.tensors.items()}
-        self.growth = Growth.restored(state.numbers, tensors, self.problem.drifts)
-        self.loss.counter.total = state.numbers["passes"]
-        self.bench.iteration = int(state.numbers["iteration"])
-        for name in _COUNTERS:
-            setattr(self, name, int(state.numbers[name]))
-
 
 def _same(one: Float[Tensor, "m d"], other: Float[Tensor, "q d"]) -> bool:
     """Whether two attempts ended at the same candidates: then another one would, too."""
@@ -399,6 +390,3 @@ def _same(one: Float[Tensor, "m d"], other: Float[Tensor, "q d"]) -> bool:
         return False
     away = torch.cdist(one.double(), other.double()) / other.double().norm(dim=1).clamp_min(1e-300)
     return bool((away.amin(dim=0) < TRUSTED_ERROR).all() and (away.amin(dim=1) < TRUSTED_ERROR).all())
-
-
-_COUNTERS = ("phase", "unit", "rounds", "failures", "cap", "attempt")

@@ -23,11 +23,15 @@ a sample (k = m) and ReLU that is m / 2. Were e taken for k, q would be too smal
 outside of what the heavy ball bears, and convergence slow.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.single_layer.gauss_newton import Model, Move
+from exhume.attacks.foundation.conjugate_gradients import Stacked, conjugate_gradients
+from exhume.attacks.foundation.levenberg import Move
+from exhume.attacks.single_layer.gauss_newton import Model
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features import memory
 
@@ -90,37 +94,26 @@ def _solve_inside(
 
     values = memory.empty(m, own, coordinates)  # one matrix for all products: fresh ones would cost as much as they do
 
-    def times(inner: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
-        torch.mm(inner, coordinates, out=values).mul_(slopes)
-        moved = weights.T @ values + change.T @ features
+    def times(step: _Inside) -> _Inside:
+        torch.mm(step.inner, coordinates, out=values).mul_(slopes)
+        moved = weights.T @ values + step.change.T @ features
         torch.mm(weights, moved, out=values).mul_(slopes)
         pulled, onto = loss.ranks.sum(values @ coordinates.T), loss.ranks.sum(features @ moved.T)
-        return loss.allowed(scale * pulled + damped * inner, places), scale * onto
+        return _Inside(loss.allowed(scale * pulled + damped * step.inner, places), scale * onto)
 
-    inner = torch.zeros(m, basis.shape[1], dtype=dtype, device=basis.device)
-    change = torch.zeros_like(weights)
-    left = (model.descent @ basis, torch.zeros_like(weights))
-    conditioned = (loss.allowed(inverse @ left[0], places), gram_inverse @ left[1])
-    direction = conditioned
-    product = first = _dot(left, conditioned)
-    for _ in range(INNER_PRODUCTS):
-        if not product > 0:
-            break
-        image = times(*direction)
-        bend = _dot(direction, image)
-        if not bend > 0:  # flat, or underflow
-            break
-        length = product / bend
-        inner, change = inner + length * direction[0], change + length * direction[1]
-        left = (left[0] - length * image[0], left[1] - length * image[1])
-        conditioned = (loss.allowed(inverse @ left[0], places), gram_inverse @ left[1])
-        new = _dot(left, conditioned)
-        if not new > INNER_TOLERANCE * first:
-            break
-        share = new / product
-        direction = (conditioned[0] + share * direction[0], conditioned[1] + share * direction[1])
-        product = new
-    return inner
+    def conditioned(left: _Inside) -> _Inside:
+        return _Inside(loss.allowed(inverse @ left.inner, places), gram_inverse @ left.change)
+
+    wanted = _Inside(model.descent @ basis, torch.zeros_like(weights))
+    return conjugate_gradients(times, wanted, INNER_PRODUCTS, INNER_TOLERANCE, conditioned).x.inner
+
+
+@dataclass(frozen=True, eq=False)
+class _Inside(Stacked):
+    """C, and the change of the coefficients that goes with it."""
+
+    inner: Float[Tensor, "m s"]
+    change: Float[Tensor, "m k"]
 
 
 def _span(candidates: Float[Tensor, "m d"]) -> Float[Tensor, "d s"]:
@@ -139,7 +132,3 @@ def _coordinates(loss: SpanLoss, model: Model, basis: Float[Tensor, "d s"], rows
     if loss.features.bias is not None:
         preactivations = preactivations - loss.features.bias[:own].to(preactivations)
     return torch.linalg.pinv(model.fit.candidates @ basis) @ preactivations
-
-
-def _dot(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> float:
-    return float((a[0] * b[0]).sum() + (a[1] * b[1]).sum())

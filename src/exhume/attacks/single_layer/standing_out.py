@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from exhume.attacks.single_layer.pruning import removal_costs
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 
 WIDE = 30.0  # a gap between samples and what only explains drift

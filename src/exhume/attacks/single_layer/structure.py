@@ -62,5 +62,5 @@ class Structure:
 
     def equations(self, noise: float) -> float:
         """How many of the rows tell something of their own above noise of this variance: no more than there are."""
-        told = int((self.levels > SHOWS * noise).sum())
-        return told * self.of / len(self.levels) if told >= NEARLY_ALL * len(self.levels) else told
+        count = int((self.levels > SHOWS * noise).sum())
+        return count * self.of / len(self.levels) if count >= NEARLY_ALL * len(self.levels) else count

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exhume.attacks.single_layer.pruning import removal_costs
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.single_layer.removal import watching
 from exhume.attacks.single_layer.search_context import Fits
 from exhume.attacks.single_layer.span import Fit, SpanLoss

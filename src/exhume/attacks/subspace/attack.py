@@ -35,7 +35,7 @@ from exhume.attacks.single_layer.method import OnRidgeForm
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.drift import DriftCoordinates, drifted_rows
-from exhume.attacks.subspace.first_layer import first_layer_spectrum, told_of_first_layer
+from exhume.attacks.subspace.first_layer import first_layer_note, first_layer_spectrum
 from exhume.attacks.subspace.moments import moment_subspace
 from exhume.attacks.subspace.staged import StagedCase, StagedProblem, staged_steps
 from exhume.errors import ExhumeError, UsageError
@@ -156,9 +156,9 @@ class _Opening:
         if columns is None:
             raise UsageError("expected a subspace that the data are known to lie in, found none; give --subspace FILE")
         subspace = Subspace.spanned_by(columns)
-        told = f"given subspace: {subspace.r} of {subspace.d} dimensions"
+        note = f"given subspace: {subspace.r} of {subspace.d} dimensions"
         used: Given = {"subspace": f"{subspace.r} of {subspace.d} dimensions"}
-        return self._staged(told, subspace.r, used, self._inside(self.observation, subspace))
+        return self._staged(note, subspace.r, used, self._inside(self.observation, subspace))
 
     def first_layer(self) -> StagedCase:
         observation, initial = self.observation, self.observation.initial_rows
@@ -173,12 +173,12 @@ class _Opening:
         features = replace(observation.ridge, rows=used)
         inside = self._inside(replace(observation, features=features), layer.subspace)
         cases = [_with_drift(inside, layer.rank)]
-        rows = inside.observation.ridge.rows
-        if self.method.inner.takes_starts and isinstance(rows, HeldRows):
-            moving = drifted_rows(rows, MixedRows(trained, 1.0, initial, -layer.scale), layer.subspace)
+        held = inside.observation.ridge.rows.held
+        if self.method.inner.takes_starts and held is not None:
+            moving = drifted_rows(held, MixedRows(trained, 1.0, initial, -layer.scale), layer.subspace)
             cases.append(_with_drift(self._drifting(inside, moving, layer.subspace), layer.rank))
         used_of: Given = {"body": "the first layer, whose change was used"}
-        return self._staged(told_of_first_layer(layer), layer.rank, used_of, *cases)
+        return self._staged(first_layer_note(layer), layer.rank, used_of, *cases)
 
     def moments(self) -> StagedCase:
         if not self.method.inner.takes_starts:
@@ -187,8 +187,8 @@ class _Opening:
                 "cannot go on in the whole space from what was found"
             )
         whole = self._standing_for(self._open(self.observation))
-        loss, told = whole.problem.loss, self.observation.knowledge.samples
-        wanted = DIRECTIONS * loss.equations / loss.features.d if told is None else 2 * told
+        loss, known_count = whole.problem.loss, self.observation.knowledge.samples
+        wanted = DIRECTIONS * loss.equations / loss.features.d if known_count is None else 2 * known_count
         subspace = moment_subspace(loss, min(loss.features.d, math.ceil(wanted) + 8), whole.problem.generator())
         inside = _with_drift(self._inside(self.observation, subspace), 1)
         note = f"moments: {subspace.r} of {subspace.d} dimensions, released to all of them after"
@@ -201,7 +201,7 @@ class _Opening:
                 "space with --method split-newton"
             )
         used: Given = {"body": "the first layer, whose change shows no subspace"}
-        return self._staged(told_of_first_layer(layer), None, used, self._standing_for(self._open(self.observation)))
+        return self._staged(first_layer_note(layer), None, used, self._standing_for(self._open(self.observation)))
 
     def _inside(self, observation: Observation, subspace: Subspace) -> RidgeCase:
         case = self._open(seen_through(observation, subspace, self.resources))

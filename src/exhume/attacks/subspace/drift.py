@@ -49,9 +49,8 @@ class DriftCoordinates:
         return torch.cat([lowered, torch.zeros_like(lowered)], dim=1)
 
 
-def drifted_rows(lowered: HeldRows, change: Rows, subspace: Subspace) -> HeldRows:
+def drifted_rows(values: Float[Tensor, "p r"], change: Rows, subspace: Subspace) -> HeldRows:
     """[W₁ U, κ (W₁(T) − c W₁(0)) U], from the first half and the change."""
-    values = lowered.values
     moved = hold(LoweredRows(change, subspace, torch.float64), dtype=torch.float64).values
     size = moved.norm().clamp_min(torch.finfo(torch.float64).tiny)
     return HeldRows(torch.cat([values, (moved * (values.double().norm().to(size) / size)).to(values)], dim=1))

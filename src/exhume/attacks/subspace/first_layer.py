@@ -53,6 +53,6 @@ def _sketches(trained: Rows, initial: Rows, size: int) -> tuple[Float[Tensor, "s
     return after, before, unit
 
 
-def told_of_first_layer(shown: Spectrum) -> str:
+def first_layer_note(shown: Spectrum) -> str:
     """One sentence for the page."""
     return f"first layer: {shown.describe() if shown.exact else shown.no_span() + '; it is not used'}"

@@ -15,11 +15,10 @@ from torch import Tensor
 from exhume.attacks.foundation.given import Given
 from exhume.attacks.foundation.judgement import Facts, Judgement
 from exhume.attacks.foundation.method import Method
+from exhume.attacks.foundation.projection import PassCounter, removal_costs
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.problem import Problem
-from exhume.attacks.single_layer.pruning import removal_costs
-from exhume.attacks.single_layer.span import PassCounter
 from exhume.held_out import HeldOut
 
 MOST_USED = 0.6  # share of the equations that the unknowns of a further stage may use up

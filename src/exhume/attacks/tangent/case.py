@@ -17,16 +17,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.foundation.certificate import Unexplained, expected_errors, unjudged, verdict
+from exhume.attacks.foundation.certificate import (
+    PlaceSplit,
+    Unexplained,
+    expected_errors,
+    split_places,
+    unjudged,
+    verdict,
+)
 from exhume.attacks.foundation.given import INITIAL, Given, of_the_samples, with_smooth_pictures
 from exhume.attacks.foundation.judgement import Facts, Judgement
 from exhume.attacks.foundation.parametrisation import Subspace
-from exhume.attacks.modules.coordinates import Coordinates
+from exhume.attacks.modules.coordinates import Coordinates, SpanCoordinates
 from exhume.attacks.tangent.span import TangentSpanLoss
-from exhume.attacks.tangent.span_coordinates import SpanCoordinates
-from exhume.attacks.tangent.view import TangentView, look
-from exhume.attacks.tangent.whole_network import WholeNetwork, whole_network
-from exhume.errors import UsageError
+from exhume.attacks.tangent.view import TangentView, WholeNetwork, look, whole_network
 from exhume.held_out import HeldOut
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome
@@ -47,16 +51,7 @@ class TangentProblem:
     steering_loss: Callable[[Tensor], float | None]
 
     def generator(self, stream: int) -> torch.Generator:
-        return torch.Generator().manual_seed(seeds.derive(seeds.derive(self.seed, "start") + stream, "start"))
-
-
-@dataclass(frozen=True, eq=False)
-class UnitSplit:
-    """Rows of the first layer: the attack's, those that steer it, those of the verdict."""
-
-    used: Int[Tensor, " u"]
-    steering: Int[Tensor, " s"]
-    held_out: Int[Tensor, " v"]
+        return seeds.start_of(self.seed, stream)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +59,7 @@ class TangentCase:
     observation: Observation
     problem: TangentProblem
     unseen: TangentSpanLoss | None
-    split: UnitSplit
+    split: PlaceSplit
     subspace: Subspace | None
     given: Given
     condensed: bool = False
@@ -74,7 +69,7 @@ class TangentCase:
     @classmethod
     def open(cls, observation: Observation, view: TangentView, seed: int, held_out: float) -> "TangentCase":
         whole = whole_network(observation)
-        split = split_units(len(whole.first), held_out, seed)
+        split = split_places(len(whole.first), held_out, seed)
         norm = observation.knowledge.norm or observation.d**0.5
         given = None if observation.subspace is None else Subspace(observation.subspace)
         seen = look(whole, view, split.used, norm, given)
@@ -94,7 +89,7 @@ class TangentCase:
             steering_loss=steering_loss,
         )
         facts = {
-            "subspace": seen.told,
+            "subspace": seen.note,
             "subspace_rank": None if seen.subspace is None else seen.subspace.r,
             "layers_read": ["first", "head"],
         }
@@ -161,16 +156,6 @@ def _given(observation: Observation, view: TangentView, whole: WholeNetwork) -> 
         given["subspace"] = f"{observation.subspace.shape[1]} of {observation.d} dimensions"
     shape = observation.image_shape if view.smoothness else None
     return with_smooth_pictures(given | of_the_samples(observation), shape)
-
-
-def split_units(h: int, fraction: float, seed: int) -> UnitSplit:
-    """Random rows: half of the share for steering, half for the verdict; none where there are too few."""
-    if not 0 <= fraction < 1:
-        raise UsageError(f"expected a held-out fraction from 0 to below 1, found {fraction}")
-    count = min(max(2, round(fraction * h)), h - 1) if fraction > 0 and h > 2 else 0
-    order = torch.randperm(h, generator=seeds.generator(seed, "held-out"))
-    kept, rest = order[:count], order[count:].sort().values
-    return UnitSplit(rest, kept[: count // 2], kept[count // 2 :])
 
 
 def _on_rows(used: TangentSpanLoss, rows: Int[Tensor, " u"]) -> TangentSpanLoss | None:

@@ -25,7 +25,7 @@ from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.judgement import Case, Resources
 from exhume.attacks.foundation.planned_attack import PlannedAttack
-from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.foundation.state import Lasting, State, Step
 from exhume.attacks.modules.quasi_newton import QuasiNewton
 from exhume.attacks.single_layer.method import OnRandomRows
 from exhume.attacks.tangent.case import TangentCase, TangentProblem
@@ -44,6 +44,9 @@ NTK = Composition(
     solver="L-BFGS at growing sharpness, several starts, regrowth",
     knowledge="all layers before and after training",
     published="Loo et al. 2024",
+)
+LASTING = Lasting(
+    *("kept", "current", "kept_score", "kept_loss", "unit", "iteration"), passes="problem.loss.counter.total"
 )
 DEFAULT_SAMPLES = 10  # where nobody tells the number of samples, and the first layer does not show it
 
@@ -183,16 +186,16 @@ class _Search:
         self.current = none
         self.unit, self.iteration = 0, 0
         if resume is not None:
-            self._restore(resume)
+            LASTING.restore(self, resume, none.device)
 
     def steps(self) -> Iterator[Step]:
         if self.unit >= len(self.plan):
-            yield self._step(self.kept, self.kept_loss, self._save())
+            yield self._step(self.kept, self.kept_loss, LASTING.save(self))
         while self.unit < len(self.plan):
-            yield from self._work(self.plan[self.unit], self._save())
+            yield from self._work(self.plan[self.unit], LASTING.save(self))
             self.unit += 1
             if len(self.kept):
-                yield self._step(self.kept, self.kept_loss, self._save())
+                yield self._step(self.kept, self.kept_loss, LASTING.save(self))
 
     def _work(self, unit: _Unit, state: State) -> Iterator[Step]:
         if unit.kind == "polish" or (unit.kind == "prune" and self.problem.samples is not None):
@@ -261,18 +264,3 @@ class _Search:
 
     def _step(self, candidates: Float[Tensor, "m c"], loss: float, state: State) -> Step:
         return Step(self.iteration, candidates, loss, state, {"candidates": len(candidates), "unit": self.unit})
-
-    def _save(self) -> State:
-        numbers = {"unit": self.unit, "iteration": self.iteration, "passes": self.problem.loss.passes}
-        for name in ("kept_score", "kept_loss"):
-            value = getattr(self, name)
-            numbers[name] = -1.0 if value == float("inf") else value  # JSON has no infinity
-        return State({"kept": self.kept, "current": self.current}, numbers)
-
-    def _restore(self, state: State) -> None:
-        self.kept, self.current = state.tensors["kept"], state.tensors["current"]
-        self.unit, self.iteration = int(state.numbers["unit"]), int(state.numbers["iteration"])
-        for name in ("kept_score", "kept_loss"):
-            value = state.numbers[name]
-            setattr(self, name, float("inf") if value == -1.0 else value)
-        self.problem.loss.counter.total = state.numbers["passes"]

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.attacks.single_layer.span import PassCounter, invert_gram
+from exhume.attacks.foundation.projection import PassCounter, invert_gram
 from exhume.errors import ExhumeError
 from exhume.features.layered import Gradients, LayeredNetwork
 
@@ -63,7 +63,7 @@ class TangentSpanLoss:
         looked_at = [self._part(layer) for layer in self.layers]
         self.energy = sum(float(part.square().sum()) for part in looked_at)
         self.equations = sum(part.numel() for part in looked_at)
-        self.counter = counter or PassCounter(1)
+        self.counter = counter or PassCounter()
         if not self.energy > 0:
             raise ExhumeError("expected weights that were trained, found none that moved: nothing was learned")
 

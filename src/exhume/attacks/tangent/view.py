@@ -14,14 +14,54 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhume.activations import Activation
 from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.foundation.spectrum import decompose, rounding
-from exhume.attacks.subspace.first_layer import first_layer_spectrum, told_of_first_layer
+from exhume.attacks.subspace.first_layer import first_layer_note, first_layer_spectrum
 from exhume.attacks.tangent.span import Rule, Targets
-from exhume.attacks.tangent.whole_network import WholeNetwork
 from exhume.errors import UsageError
 from exhume.features.layered import LayeredNetwork
-from exhume.features.rows import HeldRows
+from exhume.features.rows import HeldRows, Rows
+from exhume.observation import Observation
+
+
+@dataclass(frozen=True, eq=False)
+class WholeNetwork:
+    """f(x) = W₂ φ(W₁ x) in float64, with its first layer before training where that is known.
+
+    `head_change` is W₂(T) − c W₂(0), where c is what weight decay left; None where the initial head is not known.
+    """
+
+    first: Float[Tensor, "h d"]
+    head: Float[Tensor, "k h"]
+    activation: Activation
+    initial_first: Float[Tensor, "h d"] | None
+    head_change: Float[Tensor, "k h"] | None
+
+
+def whole_network(observation: Observation) -> WholeNetwork:
+    """Every layer, or one line that says what is missing."""
+    if observation.features.is_network or observation.features.bias is not None:
+        raise UsageError(f"expected a two-layer network without bias, found {observation.features.description}")
+    features, head = observation.ridge, observation.published_head
+    if not features.trained:
+        raise UsageError(f"expected a first layer that was trained, found {features.description}, that was not")
+    if head is None:
+        raise UsageError("expected the trained head, found its change only; train the network again with this version")
+    shown = every_row(features.rows)
+    initial = None if observation.initial_rows is None else every_row(observation.initial_rows)
+    if observation.knowledge.initial_body:  # rows halfway between both ends are shown
+        if initial is None:
+            raise UsageError("expected the trained first layer, found only its average with an unknown initial one")
+        shown = 2 * shown - initial
+    known = observation.knowledge.initial in ("known", "zero")
+    change = observation.weights.double() if known else None
+    return WholeNetwork(shown, head.double(), features.activation, initial, change)
+
+
+def every_row(rows: Rows) -> Float[Tensor, "h d"]:
+    return rows.block(0, rows.p).double().cpu()
+
 
 FAR_ABOVE = 10.0  # a gap in the weights themselves; at a factor of 2, one sample of 18 fewer was recognised
 
@@ -49,7 +89,7 @@ class TangentProspect:
     network: LayeredNetwork
     targets: Targets
     subspace: Subspace | None
-    told: str | None
+    note: str | None
     """What is known of the span of the data, and from where."""
     rank: int | None = None
     """That of the first layer's target, which is n where samples are independent."""
@@ -76,7 +116,7 @@ def look(
         prospect.network.seen_through(basis),
         (first @ basis, *others),
         Subspace(basis),
-        prospect.told if given is None else f"given: {given.r} dimensions",
+        prospect.note if given is None else f"given: {given.r} dimensions",
         (shown or subspace).r,
     )
 
@@ -94,14 +134,14 @@ def _look_at_change(whole: WholeNetwork, view: TangentView, used: Int[Tensor, " 
     weights = (whole.first - view.back * change, whole.head - view.back * head_change)
     network = LayeredNetwork.measured(weights, whole.activation, norm)
     subspace = layer.subspace if layer.exact else None
-    return TangentProspect(network, (change, head_change), subspace, told_of_first_layer(layer))
+    return TangentProspect(network, (change, head_change), subspace, first_layer_note(layer))
 
 
 def _look_at_weights(whole: WholeNetwork, used: Int[Tensor, " u"], norm: float) -> TangentProspect:
     network = LayeredNetwork.measured((whole.first, whole.head), whole.activation, norm)
     subspace = row_space(whole.first[used])
-    told = None if subspace is None else f"first layer: spans {subspace.r} dimensions"
-    return TangentProspect(network, (whole.first, None), subspace, told)
+    note = None if subspace is None else f"first layer: spans {subspace.r} dimensions"
+    return TangentProspect(network, (whole.first, None), subspace, note)
 
 
 def row_space(rows: Float[Tensor, "u d"]) -> Subspace | None:

@@ -68,11 +68,11 @@ def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
     parquet = require("pyarrow.parquet", "tables", path)
     try:
         with parquet.ParquetFile(regular(path)) as file:
-            told = file.metadata
-            groups = [told.row_group(at) for at in range(told.num_row_groups)]
+            meta = file.metadata
+            groups = [meta.row_group(at) for at in range(meta.num_row_groups)]
             parts = [group.column(at) for group in groups for at in range(group.num_columns)]
             if (
-                told.num_rows * max(told.num_columns, 1) > MOST_CELLS
+                meta.num_rows * max(meta.num_columns, 1) > MOST_CELLS
                 or sum(p.total_uncompressed_size for p in parts) > LARGEST_FILE
             ):
                 raise ExhumeError(f"expected at most {MOST_CELLS:,} cells in {path}, found claims of more")

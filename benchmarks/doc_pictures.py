@@ -1,0 +1,141 @@
+"""Pictures of the start page and the guides: pages of audits in a browser, and charts of what the pages print.
+
+    python benchmarks/doc_pictures.py --out docs/images
+
+Takes a minute. The commands and files are those of the pages themselves (`tests/pages.py`), but for the table, which is
+of real patients, and the chart of real models, which is drawn from the table in docs/real-models.md. `serve.png` is the
+top of what tests/browser/test_serve_in_browser.py keeps as report-serve-done-light.png, in the folder that
+EXHUME_ARTEFACTS names.
+"""
+
+import argparse
+import contextlib
+import copy
+import csv
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from playwright.sync_api import Page, sync_playwright
+from sklearn.datasets import load_breast_cancer
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+COLOURS = {"recovered": "#a32a17", "partly recovered": "#d98a1f", "inconclusive": "#8a8f9c", "not recovered": "#235a7c"}
+
+
+def follow(page: str, folder: Path) -> None:
+    """Does what a page of the docs says, with this installation."""
+    command = [sys.executable, str(ROOT / "tests/pages.py"), str(ROOT / "docs" / page), str(folder)]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(command, check=True, env=os.environ | {"PATH": path}, stdout=subprocess.DEVNULL)
+
+
+def audit_of_patients(folder: Path) -> None:
+    """Twelve patients of the Wisconsin breast cancer data, standardised, in a network of 400 units."""
+    data: Any = load_breast_cancer()
+    cells, ill = data.data[:12], data.target[:12]
+    ill[::2] = 1 - ill[::2]  # the first ones are all malignant: labels of both kinds
+    with (folder / "patients.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow([*data.feature_names, "ill"])
+        out.writerows([*row, label] for row, label in zip(cells.tolist(), ill.tolist(), strict=True))
+    inputs = torch.tensor((cells - cells.mean(axis=0)) / cells.std(axis=0)).float()
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(30, 400), torch.nn.ReLU(), torch.nn.Linear(400, 2))
+    torch.save(copy.deepcopy(model.state_dict()), folder / "before.pt")
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(100):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), torch.tensor(ill)).backward()
+        optimiser.step()
+    torch.save(model.state_dict(), folder / "after.pt")
+    options = ["--truth", "patients.csv", "--label", "ill", "--scaling", "standard", "--reveal", "--out", "audit"]
+    command = [sys.executable, "-m", "exhume", "audit", "after.pt", "--initial", "before.pt", *options]
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+def shoot(page: Page, report: Path, picture: Path, height: int, part: str | None = None) -> None:
+    page.set_viewport_size({"width": 1000, "height": height})
+    page.goto(report.as_uri())
+    if part is not None:
+        page.locator(part).evaluate("e => window.scrollTo({ top: e.getBoundingClientRect().top, behavior: 'instant' })")
+    page.screenshot(path=picture)
+
+
+def finish(figure: Any, picture: Path) -> None:
+    for axis in figure.axes:
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(picture, dpi=130, bbox_inches="tight")
+    plt.close(figure)
+
+
+def draw_ranking(table: Path, picture: Path) -> None:
+    """Each record of the guide by its score. The first ten were trained on."""
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    scores = np.array([float(row["score"]) for row in rows])
+    members = np.array([int(row["record"]) < 10 for row in rows])
+    figure, axis = plt.subplots(figsize=(7.5, 2.2))
+    for kind, colour, height in (("trained on", "#a32a17", 1), ("not trained on", "#235a7c", 0)):
+        chosen = scores[members] if height else scores[~members]
+        axis.scatter(chosen, np.full(len(chosen), height), s=55, alpha=0.75, color=colour)
+        axis.text(-0.01, height, kind, transform=axis.get_yaxis_transform(), ha="right", va="center")
+    axis.set(ylim=(-0.6, 1.6), yticks=[], xlabel="score that exhume rank gives a record")
+    finish(figure, picture)
+
+
+def draw_real_models(page: Path, picture: Path) -> None:
+    """The share of records that came back from each victim of docs/real-models.md."""
+    victims = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        count = re.match(r"([\d,]+) of ([\d,]+)", cells[2]) if len(cells) == 5 else None
+        if count and cells[-1] in COLOURS:
+            found, samples = (int(part.replace(",", "")) for part in count.groups())
+            victims.append((found / samples, cells[0], f"{found} of {samples:,}", cells[-1]))
+    victims.sort(key=lambda victim: victim[0])
+    figure, axis = plt.subplots(figsize=(7.5, 0.22 * len(victims) + 1))
+    for at, (share, _, told, verdict) in enumerate(victims):
+        axis.barh(at, share, color=COLOURS[verdict])
+        axis.text(share + 0.01, at, told, va="center", fontsize=7)
+    axis.set_yticks(range(len(victims)), [victim[1] for victim in victims], fontsize=7)
+    axis.set(xlim=(0, 1.12), xlabel="share of the records that came back", ylim=(-0.6, len(victims) - 0.4))
+    shown = {victim[3] for victim in victims}
+    keys = [plt.Rectangle((0, 0), 1, 1, color=colour) for name, colour in COLOURS.items() if name in shown]
+    axis.legend(keys, [name for name in COLOURS if name in shown], title="verdict", loc="lower right", fontsize=8)
+    finish(figure, picture)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/images")
+    parser.add_argument("--browser", default="/usr/bin/chromium")
+    asked = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        made = {name: stack.enter_context(tempfile.TemporaryDirectory()) for name in ("start", "head", "table")}
+        folders = {name: Path(folder) for name, folder in made.items()}
+        follow("start.md", folders["start"])
+        follow("guides/head.md", folders["head"])
+        audit_of_patients(folders["table"])
+        driver = stack.enter_context(sync_playwright())
+        browser = driver.chromium.launch(executable_path=asked.browser, args=["--no-sandbox"])
+        page = browser.new_page()
+        shoot(page, folders["start"] / "audit/report.html", asked.out / "audit-page.png", 900)
+        shoot(page, folders["table"] / "audit/report.html", asked.out / "audit-table.png", 620, "#cells h3")
+        browser.close()
+        draw_ranking(folders["head"] / "ranking/ranking.csv", asked.out / "head-ranking.png")
+    draw_real_models(ROOT / "docs/real-models.md", asked.out / "real-models.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The attack on what the dense layers behind convolutions read."""

@@ -1,0 +1,243 @@
+"""Carries an audit out: the plan, then further starts, then the defences, within its time."""
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from exhume.attacks.foundation.planned_attack import PlannedAttack
+from exhume.attacks.running.budget import LEAST_SECONDS, Limits, ready_in_time
+from exhume.auditing.attempts import (
+    OUT_OF_TIME,
+    Attempt,
+    Watch,
+    agreeing_starts,
+    best_of,
+    carry_out,
+    further_starts,
+    require_room_for_any,
+)
+from exhume.auditing.audit import Audit, AuditSettings, Question
+from exhume.auditing.cost import cost_line, cost_of
+from exhume.auditing.layers import listed
+from exhume.auditing.plan import AuditPlan, make_plan, not_needed
+from exhume.auditing.progress_folder import ProgressFolder, ProgressPart
+from exhume.auditing.stronger import stronger
+from exhume.auditing.target import AuditTarget
+from exhume.auditing.what_if import Defended, check_what_if, defend, published
+from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.truth import Truth
+from exhume.metrics.floor import floor_of
+from exhume.observation import Observation
+from exhume.report.content import case_of, gather
+from exhume.report.evidence import Evidence, with_truth
+from exhume.report.recipes import check_recipes, recipes_section
+from exhume.report.subject import Subject
+from exhume.report.verdict import verdict
+
+MOST_FLOOR_NUMBERS = 2_000_000_000
+"""Features of all records together, above which the floor is not measured."""
+
+
+def run_audit(
+    question: Question, settings: AuditSettings, watch: Watch | None = None, progress: ProgressFolder | None = None
+) -> Audit:
+    """Carries out the plan, then the defences, within the time; what the attack does not see stays out of it.
+
+    With `progress` it goes on from where an audit with the same settings was stopped.
+    """
+    truth, target = question.truth, question.target
+    _check_records(question)
+    check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
+    now = time.monotonic()
+    spent = max(0.0 if progress is None else progress.used, 0.0 if settings.since is None else now - settings.since)
+    deadline = now + settings.seconds - spent
+    with ready_in_time(Limits(max(settings.seconds - spent, LEAST_SECONDS), since=now), "a plan"):
+        plan = make_plan(target, settings.samples, settings.seed)
+        require_room_for_any(target.observation, plan.offers, settings.of_attacks)
+    share = settings.seconds / (2 if settings.what_if else 1)
+    kept = None if progress is None else progress.of("as published", target.observation)
+    attempts = _attacked(target.observation, plan.offers, share - spent, settings, watch, kept)
+    best = best_of(attempts, partial(_came_back, question))
+    refusals = list(dict.fromkeys(attempt.failure for attempt in attempts if attempt.failure))
+    if best is None and refusals and OUT_OF_TIME not in refusals:
+        raise ExhumeError("; ".join(refusals))  # weights that none takes: a pipeline shall not go on with those
+    subject = _subject(question, settings, plan, attempts, best)
+    evidence = gather(subject)
+    interrupted = _interrupted(attempts)
+    if settings.what_if and best is not None and not interrupted:
+        lines, interrupted = _what_if(question, settings, best.offer, subject, evidence, deadline, watch, progress)
+        subject = replace(subject, what_if=lines)
+    return Audit(subject, evidence, verdict(case_of(subject, evidence)), interrupted)
+
+
+def _interrupted(attempts: tuple[Attempt, ...]) -> bool:
+    return any(attempt.attacked is not None and attempt.attacked.interrupted for attempt in attempts)
+
+
+def _attacked(
+    observation: Observation,
+    offers: tuple[PlannedAttack, ...],
+    seconds: float,
+    settings: AuditSettings,
+    watch: Watch | None,
+    kept: ProgressPart | None,
+) -> tuple[Attempt, ...]:
+    """The plan, and then further starts of an attack that was refuted, as long as there is time."""
+    ends = time.monotonic() + seconds
+    attempts = carry_out(observation, offers, seconds, settings.of_attacks, watch, kept)
+    more, further = further_starts(attempts, settings.samples), None if kept is None else kept.further
+    left = ends - time.monotonic()
+    if not more or (left <= 0 and not (further is not None and further.has_begun(0))):
+        return attempts
+    return attempts + carry_out(observation, more, left, settings.of_attacks, watch, further)
+
+
+def _check_records(question: Question) -> None:
+    d = question.target.observation.d
+    given = {"records": question.truth, "control records": question.control}
+    for name, records in given.items():
+        if records is not None and records.inputs.shape[1] != d:
+            raise UsageError(f"expected {name} of d = {d} numbers, found {records.inputs.shape[1]}")
+
+
+def _came_back(question: Question, attempt: Attempt) -> int:
+    """How many records an attempt gave, at most up to their norm; 0 where there are none, or it gave pieces of them."""
+    truth, observation = question.truth, attempt.offer.seen(question.target.observation)
+    found = None if attempt.attacked is None else attempt.attacked.reconstruction
+    if truth is None or found is None or not len(found.candidates):
+        return 0
+    if found.candidates.shape[1] != truth.inputs.shape[1]:
+        return 0
+    evidence = with_truth(truth, found, observation, {}, None if question.control is None else question.control.inputs)
+    return max(evidence.recovered or 0, evidence.directions or 0)
+
+
+def _subject(
+    question: Question, settings: AuditSettings, plan: AuditPlan, attempts: tuple[Attempt, ...], best: Attempt | None
+) -> Subject:
+    target, truth, control = question.target, question.truth, question.control
+    attacked = None if best is None else best.attacked
+    floor = None if truth is None else _floor(target.observation, truth)
+    zero = target.observation.knowledge.initial == "zero"
+    return Subject(
+        name=question.name,
+        artefact=question.artefact,
+        observation=target.observation if best is None else best.offer.seen(target.observation),
+        found=None if attacked is None else attacked.reconstruction,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        commands=question.commands,
+        stopped=attacked is not None and attacked.stopped,
+        trace=[] if attacked is None else attacked.trace,
+        snapshots=() if best is None else best.snapshots,
+        truth=truth,
+        control=None if control is None else control.inputs,
+        samples=settings.samples,
+        starts=agreeing_starts(attempts, best),
+        layers=listed(target.layers, _layers_read(attempts)),
+        notes=list(target.notes),
+        attempts=[_named(attempt.line(), target) for attempt in attempts],
+        passed_over=[vars(passed) for passed in (*plan.passed_over, *not_needed(plan, attempts))],
+        stronger=stronger(
+            target,
+            attempts,
+            samples=settings.samples is not None,
+            recipe=bool(settings.recipe),
+            records=truth is not None,
+            control=control is not None,
+        ),
+        recipes=recipes_section(check_recipes(settings.recipe), floor, target.drift, zero),
+        floor=floor,
+    )
+
+
+def _named(line: dict[str, Any], target: AuditTarget) -> dict[str, Any]:
+    """The line of an attack with the name of the first layer for its place."""
+    first = next((fact.name for fact in target.layers if fact.place == "first"), "first")
+    return line | {"layers": [first if layer == "first" else layer for layer in line["layers"]]}
+
+
+def _layers_read(attempts: tuple[Attempt, ...]) -> dict[str, list[str]]:
+    """By the method of each attack that ran."""
+    read: dict[str, list[str]] = {}
+    for attempt in attempts:
+        if attempt.attacked is not None:
+            read.setdefault(attempt.offer.method, []).extend(attempt.attacked.reconstruction.layers_read)
+    return read
+
+
+def _floor(observation: Observation, truth: Truth) -> float | None:
+    if len(truth.inputs) * observation.features.p > MOST_FLOOR_NUMBERS:
+        return None
+    return floor_of(observation, truth.inputs.to(observation.weights.dtype))
+
+
+def _what_if(
+    question: Question,
+    settings: AuditSettings,
+    offer: PlannedAttack,
+    subject: Subject,
+    evidence: Evidence,
+    deadline: float,
+    watch: Watch | None,
+    progress: ProgressFolder | None,
+) -> tuple[list[dict[str, Any]], bool]:
+    """One line for the model as it is, and one for each defence; whether somebody interrupted on the way."""
+    target, truth, control = question.target, question.truth, question.control
+    cost = cost_of(published(target), target, truth, control)
+    lines = [_line("as published", subject, evidence, "") | cost_line(cost)]
+    for index, name in enumerate(settings.what_if):
+        left = (deadline - time.monotonic()) / (len(settings.what_if) - index)
+        try:
+            if left < LEAST_SECONDS:
+                raise ExhumeError(OUT_OF_TIME)
+            defended = defend(name, target, truth, settings.seed)
+            again = _same_attacks(defended.target, offer)
+            kept = None if progress is None else progress.of(name, defended.observation)
+            attempts = _attacked(defended.observation, again, left, settings, watch, kept)
+            lines.append(_reaudited(question, settings, defended, attempts))
+            if _interrupted(attempts):
+                return lines, True
+        except ExhumeError as problem:
+            empty = dict.fromkeys(("recovered", "samples", "error", "held_out_loss", "verdict"))
+            lines.append({"name": name, "title": "not tried", **empty, "note": str(problem)} | cost_line(None))
+    return lines, False
+
+
+def _same_attacks(target: AuditTarget, offer: PlannedAttack) -> tuple[PlannedAttack, ...]:
+    """The attack that did best, or the first one of those that still apply.
+
+    Of an attack on a layer, those on its other states follow: a defence may change one of them and leave the others.
+    """
+    offers = make_plan(target, offer.samples, offer.seed).offers
+    same = [other for other in offers if other.method == offer.method]
+    same.sort(key=lambda other: other.layer != offer.layer)
+    return tuple(same if offer.layer is not None and same else (same or offers)[:1])
+
+
+def _reaudited(
+    question: Question, settings: AuditSettings, defended: Defended, attempts: tuple[Attempt, ...]
+) -> dict[str, Any]:
+    seen = replace(question, target=defended.target)
+    subject = _subject(seen, settings, AuditPlan((), ()), attempts, best_of(attempts, partial(_came_back, seen)))
+    failures = [attempt.failure for attempt in attempts if attempt.failure]
+    note = "; ".join([part for part in (defended.note, *failures) if part])
+    cost = cost_of(defended, question.target, question.truth, question.control)
+    return _line(defended.name, subject, gather(subject), note) | cost_line(cost)
+
+
+def _line(name: str, subject: Subject, evidence: Evidence, note: str) -> dict[str, Any]:
+    said, found = verdict(case_of(subject, evidence)), subject.found
+    errors = {line["key"]: line["value"] for line in evidence.results}
+    stopped = "the attack was stopped by the budget" if subject.stopped else ""
+    return {
+        "name": name,
+        "verdict": said["verdict"],
+        "title": said["title"],
+        "recovered": evidence.recovered,
+        "samples": len(evidence.rows) if evidence.recovered is not None else None,
+        "error": errors.get("error"),
+        "held_out_loss": None if found is None else found.held_out_loss,
+        "note": "; ".join(part for part in (note, stopped) if part),
+    }

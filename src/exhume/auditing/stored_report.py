@@ -1,0 +1,206 @@
+"""What an audit says of two versions of a model that stores records: the verdict, the page, and the rows."""
+
+import csv
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from exhume.auditing.records import TableOptions, read_records
+from exhume.auditing.stored_versions import ChangedRow, StoredChange, equal_rows, stored_changes
+from exhume.errors import UsageError
+from exhume.files import SCHEMA, replacing, write_json, write_text
+from exhume.report.page import render_versions
+from exhume.report.tables import HIDDEN, MOST_COLUMNS, MOST_RECORDS
+from exhume.requests.audit import AuditRequest
+from exhume.requests.command_line import shown_line
+from exhume.verdicts import Verdict
+from exhume.version import VERSION
+
+REMEDY = "one on random features (RBFSampler), a linear one, or centroids of many records each"
+CERTAIN = "Certain: the records are in the files as they are, and the versions differ in them."
+NOTHING = "The stored records are the same. What else differs between the versions was not looked at."
+
+
+@dataclass(frozen=True, eq=False)
+class StoredAudit:
+    """`truth`: how many of the given records are among those that changed; None where none were given."""
+
+    request: AuditRequest
+    changes: tuple[StoredChange, ...]
+    truth: tuple[int, int] | None
+    seconds: float
+
+    @property
+    def rows(self) -> list[ChangedRow]:
+        return [row for change in self.changes for row in (*change.gone, *change.new)]
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.RECOVERED if self.rows else Verdict.INCONCLUSIVE
+
+    @property
+    def sentence(self) -> str:
+        if not self.rows:
+            return "Inconclusive: both versions store the same records."
+        gone, new = (sum(len(part) for part in side) for side in self._sides())
+        told = [f"{_count(gone)} of the older version {_are(gone)} not in the newer one"] if gone else []
+        told += [f"{_count(new)} of the newer version {_are(new)} not in the older one"] if new else []
+        return f"Recovered: {', and '.join(told)}. Each can be read as it is."
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        found, records = self.truth or (None, None)
+        return {
+            "schema": SCHEMA,
+            "verdict": self.verdict.value,
+            "sentence": self.sentence,
+            "confidence": CERTAIN if self.rows else NOTHING,
+            "recovered": found,
+            "records": records,
+            "control": None,
+            "error": None,
+            "median_relative_error": None,
+            "worst_relative_error": None,
+            "samples_found": len(self.rows),
+            "rank": None,
+            "layer": None,
+            "method": "stored-records",
+            "seconds": round(self.seconds, 3),
+            "changes": [_listed(change) for change in self.changes],
+        }
+
+    def _sides(self) -> tuple[list[tuple[ChangedRow, ...]], list[tuple[ChangedRow, ...]]]:
+        return [change.gone for change in self.changes], [change.new for change in self.changes]
+
+
+def audit_stored(request: AuditRequest) -> StoredAudit | None:
+    """None where the newer version stores no records: then it is audited as any other."""
+    if request.against is None or request.model is not None or request.features is not None:
+        return None
+    if not (request.weights.is_file() and request.against.is_file()):
+        return None
+    began = time.monotonic()
+    changes = stored_changes(request.weights, request.against)
+    if not changes:
+        return None
+    request.check()
+    if request.what_if is not None:
+        raise UsageError(f"expected no --what-if with a model that stores records, found {request.what_if!r}")
+    truth = _held_against(request, changes)
+    return StoredAudit(request, changes, truth, time.monotonic() - began)
+
+
+def write_stored(done: StoredAudit, reveal: bool) -> Path:
+    """A new folder with the page, its JSON and the summary; the records themselves only with `reveal`."""
+    with replacing(done.request.out, folder=True) as folder:
+        content = _content(done, reveal)
+        write_json(folder / "report.json", content)
+        write_text(folder / "report.html", render_versions(content))
+        write_json(folder / "summary.json", done.summary | {"report": "report.html"})
+        if reveal:
+            _write_rows(done.changes, folder / "recovered.csv")
+    return done.request.out / "report.html"
+
+
+def _held_against(request: AuditRequest, changes: Sequence[StoredChange]) -> tuple[int, int] | None:
+    if request.truth is None:
+        return None
+    records = read_records(Path(request.truth), None, TableOptions(request.label, request.scaling or "none"))
+    rows = records.inputs.double().numpy()
+    found = 0
+    for change in changes:
+        changed = np.array([row.values for row in (*change.gone, *change.new)])
+        if len(changed) and changed.shape[1] == rows.shape[1]:
+            found = max(found, len(equal_rows(rows.astype(np.float64), changed)))
+    return found, len(rows)
+
+
+def _listed(change: StoredChange) -> dict[str, Any]:
+    return {
+        "what": change.what,
+        "where": change.where,
+        "shared": change.shared,
+        "reweighted": change.reweighted,
+        **{
+            side: [{"place": row.place, "training_row": row.number, "why": row.how} for row in rows]
+            for side, rows in (("gone", change.gone), ("new", change.new))
+        },
+    }
+
+
+def _content(done: StoredAudit, reveal: bool) -> dict[str, Any]:
+    request = done.request
+    assert request.against is not None
+    with request.weights.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "name": request.weights.name,
+        "older": request.against.name,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "title": done.verdict.title,
+        "verdict": done.verdict.value,
+        "answer": "Yes." if done.rows else "Not known.",
+        "sentence": done.sentence,
+        "confidence": CERTAIN if done.rows else NOTHING,
+        "changes": [_section(change, reveal) for change in done.changes],
+        "revealed": reveal,
+        "remedy": REMEDY,
+        "command": shown_line(request.model_copy(update={"progress": None})),
+        "exhume": VERSION,
+        "sha256": digest,
+    }
+
+
+def _section(change: StoredChange, reveal: bool) -> dict[str, Any]:
+    width = max((len(row.values) for row in (*change.gone, *change.new)), default=0)
+
+    def shown(rows: tuple[ChangedRow, ...]) -> list[dict[str, Any]]:
+        return [
+            {
+                "place": row.place,
+                "number": row.number,
+                "how": row.how,
+                "cells": [f"{cell:.6g}" if reveal else HIDDEN for cell in row.values[:MOST_COLUMNS]],
+            }
+            for row in rows[:MOST_RECORDS]
+        ]
+
+    return {
+        "what": change.what,
+        "where": change.where,
+        "shared": change.shared,
+        "reweighted": change.reweighted,
+        "columns": [f"x{at}" for at in range(min(width, MOST_COLUMNS))],
+        "parts": [
+            [title, shown(rows), max(0, len(rows) - MOST_RECORDS)]
+            for title, rows in (
+                ("In the older version only", change.gone),
+                ("In the newer version only", change.new),
+            )
+        ],
+    }
+
+
+def _write_rows(changes: Sequence[StoredChange], path: Path) -> None:
+    """For nobody but the owner to read, whatever the umask."""
+    with replacing(path, mode=0o600) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        for change in changes:
+            for side, rows in (("older", change.gone), ("newer", change.new)):
+                for row in rows:
+                    number = "" if row.number is None else row.number
+                    table.writerow([change.where, side, row.place, number, *row.values.tolist()])
+
+
+def _count(number: int) -> str:
+    return f"{number:,} stored record{'' if number == 1 else 's'}"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -1,0 +1,65 @@
+"""Weights in a file, or in a folder as model hubs lay them out: shards are joined, the optimiser's file is beside."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from exhume.errors import ExhumeError, UsageError
+from exhume.formats.links import own_file
+from exhume.formats.reading import kind_of
+from exhume.formats.safetensors_file import INDEX_SUFFIX, shard_files
+from exhume.observing.beside import Beside
+from exhume.observing.checkpoint_parts import optimiser_part
+from exhume.observing.weights_file import WeightsFile, load_checked, read_weights
+
+IN_FOLDERS = ("model.safetensors", "model" + INDEX_SUFFIX, "pytorch_model.bin", "model.pt", "model.onnx", "model.keras")
+"""What a folder's weights are called, the first that is there."""
+OPTIMISER = "optimizer.pt"
+
+
+def tensors_in(path: Path) -> WeightsFile:
+    """Named tensors: of a safetensors or PyTorch file, of shards, or of a folder with one of them."""
+    file = weights_in(path)
+    found = _joined(file) if file.is_file() and kind_of(file) == "shards" else read_weights(file)
+    return replace(found, beside=_optimiser_beside(path, found.beside))
+
+
+def weights_in(path: Path) -> Path:
+    """The file itself, or that of a folder."""
+    if not path.is_dir():
+        return path
+    found = next((own_file(path, name) for name in IN_FOLDERS if (path / name).is_file()), None)
+    if found is None:
+        some = [file for file in sorted(path.glob("*.safetensors")) if file.is_file()]
+        if len(some) != 1:
+            raise UsageError(
+                f"expected weights in the folder {path} ({', '.join(IN_FOLDERS[:3])}), found "
+                f"{len(some) or 'no'} .safetensors files; name the file"
+            )
+        found = own_file(path, some[0].name)
+    return found
+
+
+def _joined(index: Path) -> WeightsFile:
+    """Shards as one file of weights, known by its index."""
+    tensors: dict[str, Tensor] = {}
+    size = 0
+    for file in shard_files(index):
+        part = read_weights(file)
+        tensors |= part.tensors
+        size += part.size
+    return WeightsFile(index, "safetensors, in shards", tensors, size)
+
+
+def _optimiser_beside(path: Path, known: Beside) -> Beside:
+    """A folder's own file of the optimiser, where the weights' file has none."""
+    if not path.is_dir() or known.optimiser is not None or not (path / OPTIMISER).is_file():
+        return known
+    try:
+        found = optimiser_part(load_checked(own_file(path, OPTIMISER)))
+    except ExhumeError as problem:
+        return replace(
+            known, notes=(*known.notes, f"The optimiser's state beside the weights was not used: {problem}.")
+        )
+    return replace(known, optimiser=found)
