@@ -261,6 +261,8 @@ def test_a_table_is_dropped_and_audited_in_its_own_units_by_keyboard_alone(
         save_file(model.state_dict(), tmp_path / "after.safetensors")
     page = browser.new_page(viewport=DESK)
     page.set_default_timeout(PATIENCE)
+    # a listener that stays keeps the choosers caught: one that comes and goes with every file loses a race when busy
+    page.on("filechooser", lambda chooser: None)
     page.goto(address)
     expect(page.locator("#table")).to_be_hidden()
     drop_file(page, ".slot[data-role=weights]", tmp_path / "after.safetensors")
