@@ -5,7 +5,7 @@
 Markdown tables; every trial is kept in FOLDER/trials.jsonl, so that a run that was stopped goes on where it was.
 
 - synthetic data in r = 10 of d = 200 dimensions, n = 20: the first layer's change is known. About 5 s a trial on one
-  core. With `--whole` also the attack that does not know it, at larger widths: 3 minutes a trial.
+  core. With `--whole` also the attack that does not know it, at larger widths: 3 minutes per trial.
 - with `--data-dir`: CIFAR-10, one image a class, 10 outputs, at p_L = 0.1 dn and less, against a first layer that was
   published without its start or frozen (2 seeds, 2 minutes each); and what each recipe leaves.
 """

@@ -143,7 +143,7 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def sockets_of(lines: str, watched: str = WATCHED) -> list[list[str]]:
-    """What the hook saw while the commands ran, one a line."""
+    """What the hook saw while the commands ran, one per line."""
     done = subprocess.run(
         [sys.executable, "-c", watched],
         input=lines,

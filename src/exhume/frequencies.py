@@ -35,7 +35,7 @@ def resolution_order(shape: ImageShape) -> Int[Tensor, " d"]:
 
 
 def frequencies(shape: ImageShape) -> Float[Tensor, "height width"]:
-    """f = sqrt(k² + l²), in half waves an image."""
+    """f = sqrt(k² + l²), in half waves per image."""
     down, across = (torch.arange(side, dtype=torch.float64) for side in shape[1:])
     return (down[:, None].square() + across.square()).sqrt()
 

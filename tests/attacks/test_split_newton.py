@@ -80,7 +80,7 @@ def test_samples_and_their_number_are_found_by_split_steps(name: str) -> None:
     observation, samples = victim(name, p=8 * D * N)
     found = attack(observation, SPLIT_STEPS)
     assert_recovered(found, samples, signs=name not in ("tanh", "erf"))
-    assert found.passes < 4 * found.iterations, "two passes a step, and some for the stages"
+    assert found.passes < 4 * found.iterations, "two passes per step, and some for the stages"
 
 
 @pytest.mark.parametrize(("name", "method"), [("relu", SplitNewton()), ("tanh", SplitNewton()), ("relu", SPLIT_STEPS)])

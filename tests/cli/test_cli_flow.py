@@ -64,7 +64,7 @@ def test_train_attack_evaluate_report_and_runs(exhume: Command, tmp_path: Path) 
     assert attacked["outcome"] in OUTCOMES
     assert (attacked["iterations"], attacked["seed"], attacked["samples_found"]) == (30, 7, 4)
     lines = (run / "trace.csv").read_text().splitlines()
-    assert len(lines) == 1 + 31, "one line an iteration, the start included, under a header"
+    assert len(lines) == 1 + 31, "one line per iteration, the start included, under a header"
 
     evaluated = read_json(exhume("evaluate", run, "--json"), TRAINED | ATTACKED | EVALUATED)
     assert 0 <= evaluated["error"] <= evaluated["signed_error"]

@@ -22,7 +22,7 @@ whole features are removed, at the cost Σ_o w_oq² / (1 − h_q).
 
 *Not all weights are looked at in each step.* Since α moves by Δα in all, √cost_j falls by at most
 ||Δα||_K √(h_j / (1 − h_j)) (Cauchy-Schwarz; h_j only grows). A pool of the cheapest weights is followed exactly until a
-weight outside it could be cheaper: the same greedy order at a fraction of the n p operations a step.
+weight outside it could be cheaper: the same greedy order at a fraction of the n p operations per step.
 """
 
 import math

@@ -5,7 +5,7 @@
     truth.safetensors            the training data and its coefficients; no attack opens it
     reconstruction.safetensors   what an attack found
     summary.json                 the numbers that other programs may rely on
-    trace.csv                    one line an iteration
+    trace.csv                    one line per iteration
 
 A new folder is made under a temporary name and renamed, so that it is whole or absent; each later file likewise.
 """

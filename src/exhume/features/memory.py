@@ -1,6 +1,6 @@
 """Large matrices whose memory is used again.
 
-An attack makes and drops several m × p matrices an iteration. Fresh memory for each of them costs a page fault every
+An attack makes and drops several m × p matrices per iteration. Fresh memory for each of them costs a page fault every
 4 kB, which takes as long as the products that fill it. So what the last owner of such a matrix lets go of is kept for
 the next one. Lifetimes are those of torch's own storages: memory comes back when the last view of it is gone.
 """

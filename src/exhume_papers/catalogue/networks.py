@@ -120,7 +120,7 @@ STEP = (
     "same-point)"
 )
 VIT = "patches of 4, 2 blocks, head on all tokens"
-LIMIT = "1,500 iterations an attack"
+LIMIT = "1,500 iterations per attack"
 FIGURES: tuple[Figure, ...] = (
     ThresholdFigure(
         "fig6-two-layer",
@@ -149,7 +149,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     PictureFigure(
         "fig7",
-        "recovered images of a two-layer network, ten a class",
+        "recovered images of a two-layer network, ten per class",
         "all 100 images recovered at p_L = 4dn",
         lambda scale: _two_layer_pictures(scale, "square"),
         {"quick": "8x8 pixels, n=10", "here": f"one hour; {STEP}", "paper": f"one hour; {STEP}"},

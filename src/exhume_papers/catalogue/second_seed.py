@@ -71,13 +71,13 @@ FIGURES: tuple[Figure, ...] = (
         "second paper: error against the width, for data in r of d dimensions",
         PUBLISHED,
         _widths,
-        {"quick": "d=20, n=4", "here": "two-layer networks, sign labels; 600 iterations an attack"},
+        {"quick": "d=20, n=4", "here": "two-layer networks, sign labels; 600 iterations per attack"},
     ),
     ThresholdFigure(
         "subspace-cifar",
         "second paper: CIFAR-10, in the span that the first layer's change shows and in the whole space",
         PUBLISHED,
         _cifar,
-        {"quick": "8x8 pixels, 1 seed", "here": "2 seeds; 600 iterations an attack"},
+        {"quick": "8x8 pixels, 1 seed", "here": "2 seeds; 600 iterations per attack"},
     ),
 )

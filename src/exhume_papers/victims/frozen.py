@@ -1,7 +1,7 @@
 """A head alone, on an extractor that does not move: linear probes.
 
 The features that the head reads are then the same at every step. They are computed once, and training costs n × h × k
-operations a step instead of passes through the network; the change of the head is in their span exactly.
+operations per step instead of passes through the network; the change of the head is in their span exactly.
 """
 
 import copy

@@ -11,7 +11,7 @@ import torch
 from exhume.errors import ExhumeError, UsageError
 from exhume.report.figures import draw_pairs
 from exhume_papers.catalogue.copies import tell_apart
-from exhume_papers.catalogue.document import BEGIN, END, figure_table, write_document
+from exhume_papers.catalogue.document import BEGIN, END, figure_sections, write_document
 from exhume_papers.catalogue.figure import SCALES, Part, PartResults, Scale
 from exhume_papers.catalogue.pictures import recovered_pixels, true_pixels, wrong_signs
 from exhume_papers.catalogue.registry import FIGURES, chosen
@@ -183,12 +183,16 @@ def test_candidates_are_samples_copies_or_blends() -> None:
     assert (kinds.samples, kinds.blends, int(kinds.spare.sum())) == (1, 0, 0)
 
 
-def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_path: Path) -> None:
-    lines = figure_table(tmp_path).splitlines()
-    assert len(lines) == 2 + len(FIGURES) + 1
-    assert all("| not run |" in line for line in lines[2:])
+def section(text: str, name: str = "fig3") -> str:
+    return text.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+
+
+def test_every_figure_has_a_section_and_says_what_was_not_run(tmp_path: Path) -> None:
+    empty = figure_sections(tmp_path)
+    assert empty.count("\n### ") == len(FIGURES) + 1
+    assert all(f"- Here: not run (`exhume reproduce {name}`)" in section(empty, name) for name in [*FIGURES, "theory"])
     found = {
-        "published": "a | b",
+        "published": "a, as (b; c) says; d",
         "measured": ["one", "two"],
         "scale": "quick",
         "differs": "tiny",
@@ -203,21 +207,32 @@ def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_pat
         path = tmp_path / scale / "fig3" / "figure.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(found | {"scale": scale, "done": done}))
-    line = next(line for line in figure_table(tmp_path).splitlines() if line.startswith("| fig3: "))
-    assert line.endswith(
-        " | a \\| b | one<br>two<br>1 of 5 runs not run<br>1 runs failed: no luck | quick: tiny "
-        "| `exhume reproduce --quick fig3` | 1.5 min |"
+    told = section(figure_sections(tmp_path))
+    assert told.startswith(
+        f"{FIGURES['fig3'].title.capitalize()}.\n\n- Published:\n\n    - a, as (b; c) says\n    - d\n"
     )
+    points = ["one", "two", "1 of 5 runs not run", "1 runs failed: no luck"]
+    assert "- Here:\n\n" + "".join(f"    - {point}\n" for point in points) in told
+    assert "- Scale: quick\n- Differences: tiny\n- Command: `exhume reproduce --quick fig3`, 1.5 min\n" in told
 
     def scale_shown(**results: tuple[int, float | None]) -> str:
         for scale, (done, wall) in results.items():
             path = tmp_path / scale / "fig3" / "figure.json"
             path.write_text(json.dumps(found | {"scale": scale, "done": done, "wall_seconds": wall}))
-        return next(line for line in figure_table(tmp_path).splitlines() if line.startswith("| fig3: "))
+        return section(figure_sections(tmp_path))
 
-    assert "| quick: tiny |" in scale_shown(quick=(4, None), here=(2, None)), "all of it at the smaller scale"
-    assert "| here: tiny |" in scale_shown(quick=(3, None), here=(2, None))
-    assert scale_shown(quick=(4, None), here=(4, 45.0)).endswith("| 1.5 min in 45 s |")
+    assert "- Scale: quick\n" in scale_shown(quick=(4, None), here=(2, None)), "all of it at the smaller scale"
+    assert "- Scale: here\n" in scale_shown(quick=(3, None), here=(2, None))
+    assert "1.5 min of computing in 45 s\n" in scale_shown(quick=(4, None), here=(4, 45.0))
+
+
+def test_a_picture_beside_the_page_is_shown_in_the_section_of_its_figure(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "fig3.png").touch()
+    page = tmp_path / "reproduction.md"
+    write_document(tmp_path, page)
+    assert page.read_text().count("](images/") == 1
+    assert f"![fig3: {FIGURES['fig3'].title}](images/fig3.png)" in section(page.read_text())
 
 
 @pytest.mark.parametrize(
@@ -226,7 +241,7 @@ def test_the_table_has_a_line_for_every_figure_and_says_what_was_not_run(tmp_pat
         ({"schema": 2, "done": 1}, r"expected schema 1 in .*figure\.json, found '2'"),
         (
             {"done": 1},
-            r"expected a complete .*figure\.json, found it damaged \('differs'\); run 'exhume reproduce fig3'",
+            r"expected a complete .*figure\.json, found it damaged \('published'\); run 'exhume reproduce fig3'",
         ),
         (
             {"done": 1, "scale": "quick", "differs": "", "published": "", "measured": 3},
@@ -239,7 +254,7 @@ def test_results_that_cannot_be_read_are_one_line(tmp_path: Path, content: dict[
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(content))
     with pytest.raises(ExhumeError, match=complaint):
-        figure_table(tmp_path)
+        figure_sections(tmp_path)
 
 
 def test_the_page_keeps_what_people_wrote(tmp_path: Path) -> None:
@@ -254,14 +269,14 @@ def test_the_page_keeps_what_people_wrote(tmp_path: Path) -> None:
     assert (first.count(BEGIN), first.count(END)) == (1, 1)
 
 
-def test_a_line_of_the_page_stays_until_there_is_a_better_result(tmp_path: Path) -> None:
+def test_a_section_of_the_page_stays_until_there_is_a_better_result(tmp_path: Path) -> None:
     """Results of several machines meet on one page."""
     page = tmp_path / "reproduction.md"
 
-    def line(machine: str, scale: str, done: int, failed: int = 0) -> str:
+    def told(machine: str, scale: str, done: int, failed: int = 0) -> str:
         path = tmp_path / machine / scale / "fig3" / "figure.json"
         path.parent.mkdir(parents=True)
-        told = {
+        result = {
             "published": "",
             "measured": [machine],
             "scale": scale,
@@ -269,16 +284,19 @@ def test_a_line_of_the_page_stays_until_there_is_a_better_result(tmp_path: Path)
             "command": "",
             "reasons": ["luck"],
         }
-        path.write_text(json.dumps(told | {"runs": 5, "done": done, "failed": failed, "run_seconds": 1.0}))
+        path.write_text(json.dumps(result | {"runs": 5, "done": done, "failed": failed, "run_seconds": 1.0}))
         write_document(tmp_path / machine, page)
-        return next(line for line in page.read_text().splitlines() if line.startswith("| fig3: "))
+        return section(page.read_text())
 
-    assert "| first<br>2 of 5 runs not run | here |" in line("first", "here", 3)
-    assert "| second | quick |" in line("second", "quick", 5), "all of a smaller scale"
-    assert "| third | here |" in line("third", "here", 5)
-    assert "| third | here |" in line("fourth", "quick", 5)
-    assert "| third | here |" in line("fifth", "paper", 4)
-    assert "| sixth | here |" in line("sixth", "here", 5), "the newer one"
-    assert "| sixth | here |" in line("seventh", "here", 1, failed=4), "none of whose runs failed"
+    def shown(machine: str, scale: str) -> str:
+        return f"    - {machine}\n\n- Scale: {scale}\n"
+
+    assert "2 of 5 runs not run\n\n- Scale: here\n" in told("first", "here", 3)
+    assert shown("second", "quick") in told("second", "quick", 5), "all of a smaller scale"
+    assert shown("third", "here") in told("third", "here", 5)
+    assert shown("third", "here") in told("fourth", "quick", 5)
+    assert shown("third", "here") in told("fifth", "paper", 4)
+    assert shown("sixth", "here") in told("sixth", "here", 5), "the newer one"
+    assert shown("sixth", "here") in told("seventh", "here", 1, failed=4), "none of whose runs failed"
     write_document(tmp_path / "none", page)
-    assert "| sixth | here |" in page.read_text()
+    assert shown("sixth", "here") in page.read_text()

@@ -52,7 +52,7 @@ class ModuleNewton(ModuleMethod):
     """Hyperparameters; none of them needs a user's hand.
 
     `iterations` bounds the whole attack, each about two passes. `smoothness` is the power of 1 / f in the amplitudes
-    that images are searched in; 0 for no preference. `excess` is how many candidates a sample are tried where the
+    that images are searched in; 0 for no preference. `excess` is how many candidates per sample are tried where the
     number of samples is told, `widening` how many for each that growth ended with where it is not; `capacity` bounds
     their unknowns by a share of the equations. A start whose steering loss is below `good` ends the scouting.
     """

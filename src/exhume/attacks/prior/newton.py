@@ -24,7 +24,7 @@ LEAST_COEFFICIENT = 1e-3  # of the largest: candidates below it are moved as if 
 
 @dataclass(frozen=True)
 class PriorNewton:
-    """At most `products` conjugate-gradient products a step; ends where J fell by less than `stall_factor` over
+    """At most `products` conjugate-gradient products per step; ends where J fell by less than `stall_factor` over
     `stall` steps."""
 
     products: int = 8

@@ -17,7 +17,7 @@ from exhume.attacks.single_layer.split_step import split_move
 class Levenberg:
     """How candidates are refined.
 
-    `products`: conjugate-gradient products an iteration (two passes each); 0 takes the split step with momentum
+    `products`: conjugate-gradient products per iteration (two passes each); 0 takes the split step with momentum
     instead, which needs none. `stall`: give up where the loss fell by less than `stall_factor` over so many iterations.
     """
 
