@@ -3,9 +3,9 @@
     python benchmarks/doc_pictures.py --out docs/images
 
 Takes a minute. The commands and files are those of the pages themselves (`tests/pages.py`), but for the table, which is
-of real patients, and the chart of real models, which is drawn from the table in docs/real-models.md. `serve.png` is the
-top of what tests/browser/test_serve_in_browser.py keeps as report-serve-done-light.png, in the folder that
-EXHUME_ARTEFACTS names.
+of real patients, and charts of tables that docs/real-models.md and docs/linear-probes.md have. `serve.png` is the top
+of what tests/browser/test_serve_in_browser.py keeps as report-serve-done-light.png, in the folder that EXHUME_ARTEFACTS
+names.
 """
 
 import argparse
@@ -116,6 +116,38 @@ def draw_real_models(page: Path, picture: Path) -> None:
     finish(figure, picture)
 
 
+def draw_resting_heads(page: Path, picture: Path) -> None:
+    """`exhume rank` beside the best baseline, where the pool has all members: the tables of docs/linear-probes.md."""
+    found: dict[str, list[tuple[str, float, float]]] = {}
+    title = ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        title = line.strip("*") if line.startswith("**") else title
+        if len(cells) == 6 and re.match(r"\d+%", cells[1]):
+            baseline, ours = (float(cell.partition(" / ")[0]) for cell in cells[2:4])
+            found.setdefault(title, []).append((cells[0], baseline, ours))
+    figure, axes = plt.subplots(1, len(found), figsize=(10, 2.6), sharey=True, layout="constrained")
+    for axis, (name, heads) in zip(axes, found.items(), strict=True):
+        at = np.arange(len(heads))[::-1]
+        axis.barh(at, [head[2] for head in heads], color="#e29a8e", label="exhume rank")
+        axis.scatter(
+            [head[1] for head in heads],
+            at,
+            color="black",
+            marker="|",
+            s=110,
+            linewidth=2.5,
+            zorder=3,
+            label="best baseline",
+        )
+        axis.set_yticks(at, [head[0] for head in heads], fontsize=8)
+        axis.set(xlim=(0, 1.02))
+        axis.set_title(name.replace(", ", ",\n"), fontsize=9)
+    figure.supxlabel("share of the members found at 1 % false alarms", fontsize=9)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=8, frameon=False)
+    finish(figure, picture)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "docs/images")
@@ -135,6 +167,7 @@ def main() -> None:
         browser.close()
         draw_ranking(folders["head"] / "ranking/ranking.csv", asked.out / "head-ranking.png")
     draw_real_models(ROOT / "docs/real-models.md", asked.out / "real-models.png")
+    draw_resting_heads(ROOT / "docs/linear-probes.md", asked.out / "resting-heads.png")
 
 
 if __name__ == "__main__":
