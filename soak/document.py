@@ -39,13 +39,12 @@ def tables(results: Path) -> str:
         **{"memory": _memory, "fuzz": _fuzz},
     }
     told = {name: _read(results / f"{name}.json") for name in parts}
-    lines = [
-        "| part | done | broken | seed | day (UTC) | exhume | time |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    lines = ["| part | done | broken | seed | day (UTC), exhume |", "| --- | --- | --- | --- | --- |"]
     lines += [_overview(name, figures) for name, figures in told.items()]
     lines += _whole(_read(results / "run.json"))
-    details = [parts[name](figures) for name, figures in told.items() if figures is not None]
+    details = [
+        f"### {name.capitalize()}\n\n{parts[name](figures)}" for name, figures in told.items() if figures is not None
+    ]
     return "\n".join(["", *lines, "", *details]) + "\n"
 
 
@@ -55,7 +54,7 @@ def _read(path: Path) -> Figures | None:
 
 def _overview(name: str, figures: Figures | None) -> str:
     if figures is None:
-        return f"| {name} | not run | | | | | |"
+        return f"| {name} | not run | | | |"
     asked = {
         "kills": lambda: f"{figures['kills']} kills, {figures['resumed_runs']} runs resumed",
         "faults": lambda: f"{figures['done']} faults" + f", {figures['skipped']} left out" * bool(figures["skipped"]),
@@ -65,8 +64,8 @@ def _overview(name: str, figures: Figures | None) -> str:
         "fuzz": lambda: f"{figures['inputs']:,} mutated inputs",
     }[name]()
     broken = sum(figures[key] for key in FUZZ_COUNTS) if name == "fuzz" else len(figures["faults"])
-    when = f"{figures.get('seed', '')} | {figures.get('day', '')} | {_version(figures)}"
-    return f"| {name} | {asked} | {broken} | {when} | {figures['seconds']:.0f} s |"
+    when = ", ".join(part for part in (figures.get("day", ""), _version(figures)) if part)
+    return f"| {name} | {asked} | {broken} | {figures.get('seed', '')} | {when} |"
 
 
 def _version(figures: Figures) -> str:
@@ -83,30 +82,30 @@ def _whole(run: Figures | None) -> list[str]:
 
 
 def _kills(figures: Figures) -> str:
-    lines = ["| killed | kills | of these at an operation on a file | left temporary files until resumed | faults |"]
-    lines += ["| --- | --- | --- | --- | --- |"]
+    lines = ["| killed | kills | of these at an operation on a file | faults |", "| --- | --- | --- | --- |"]
     for scene in figures["scenes"]:
-        counts = (scene["kills"], scene["at_files"], scene["temporaries_after_kills"], len(scene["faults"]))
-        lines.append(f"| {scene['name']} | {' | '.join(map(str, counts))} |")
+        lines.append(f"| {scene['name']} | {scene['kills']} | {scene['at_files']} | {len(scene['faults'])} |")
     return "\n".join([*lines, ""])
 
 
 def _faults(figures: Figures) -> str:
-    lines = ["| fault | exit code | what it said | faults |", "| --- | --- | --- | --- |"]
+    """What was said is told only where a promise was broken, or where the case was left out."""
+    lines, told = ["| case | exit code | broken |", "| --- | --- | --- |"], []
     for case in figures["cases"]:
-        said = f"left out: {case['skipped']}" if case["skipped"] else _without_places(case["said"])
-        code = "" if case["exit_code"] is None else case["exit_code"]
-        lines.append(f"| {case['name']} | {code} | {said.replace('|', '/')} | {len(case['faults'])} |")
-    return "\n".join([*lines, ""])
+        code = "left out" if case["skipped"] else "" if case["exit_code"] is None else case["exit_code"]
+        lines.append(f"| {case['name']} | {code} | {len(case['faults'])} |")
+        if case["faults"] or case["skipped"]:
+            told.append(f"- {case['name']}: {case['skipped'] or _without_places(case['said'])}")
+    return "\n".join([*lines, "", *told, *([""] if told else [])])
 
 
 def _memory(figures: Figures) -> str:
-    lines = ["| victim | V, MiB | method | budget, MiB | peak, MiB | share |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| victim | method | budget, MiB | peak, MiB | share |", "| --- | --- | --- | --- | --- |"]
     then = [line["then"] for line in figures["refused"] if line["then"] is not None]
     for line in [*figures["measured"], *then]:
         method = line["method"] + (", told n" if line["told"] else "")
         numbers = f"{line['budget_mb']:.0f} | {line['peak_mb']:.0f} | {line['peak_mb'] / line['budget_mb']:.0%}"
-        lines.append(f"| {line['victim']} | {line['features_mb']:.0f} | {method} | {numbers} |")
+        lines.append(f"| {line['victim']} | {method} | {numbers} |")
     refusals = [f"- refused in {line['seconds']:.0f} s: `{line['said']}`" for line in figures["refused"]]
     return "\n".join([*lines, "", *refusals, ""])
 
@@ -116,8 +115,8 @@ FUZZ_COUNTS = ("crashes", "hangs", "tracebacks")
 
 def _fuzz(figures: Figures) -> str:
     counts = ", ".join(f"{figures[key]} {key}" for key in FUZZ_COUNTS)
-    targets = ", ".join(f"{name} {count:,}" for name, count in sorted(figures["targets"].items()))
-    return f"Fuzzed: {counts}. Inputs by target: {targets}.\n"
+    inputs = figures["targets"].values()
+    return f"{counts.capitalize()}. {len(inputs)} targets, with {min(inputs):,} to {max(inputs):,} inputs each.\n"
 
 
 def _without_places(words: str) -> str:

@@ -25,7 +25,8 @@ def written(part: Part, folder: Path) -> None:
     about = {"seed": 7, "day": "2026-01-02", "version": "0.1", "commit": "abc", "cores": 2}
     (folder / "kills.json").write_text(json.dumps({**kills.summary([tally], 61.0), **about}))
     (folder / "run.json").write_text(json.dumps({**about, "seconds": 90.0}))
-    cases = [faults.Case(**FAULT), faults.Case("read-only: attack", skipped="no root")]
+    broken = FAULT | {"name": "killed", "said": "exhume: traceback in /tmp/c", "faults": ["a traceback"]}
+    cases = [faults.Case(**FAULT), faults.Case(**broken), faults.Case("read-only: attack", skipped="no root")]
     (folder / "faults.json").write_text(json.dumps(faults.summary(cases, 9.0)))
     fits = memory.Measured("p = 9", 90, "heavy-ball", True, 1024.0, 1126.0, 0, "")
     refusal = memory.Refusal("p = 9", "heavy-ball", 2, "exhume: give --memory 500M", 3.0, fits)
@@ -35,12 +36,15 @@ def written(part: Part, folder: Path) -> None:
 def test_every_part_has_a_line_and_those_that_did_not_run_say_so(part: Part, tmp_path: Path) -> None:
     written(part, tmp_path)
     text = part("document").tables(tmp_path)
-    assert "| kills | 3 kills, 0 runs resumed | 1 | 7 | 2026-01-02 | 0.1 (abc) | 61 s |" in text
-    assert "| faults | 1 faults, 1 left out | 0 |  |  |  | 9 s |" in text
-    assert "| memory | 1 attacks, 1 budgets too small | 0 |  |  |  | 30 s |" in text
-    assert "| fuzz | not run | | | | | |" in text
-    assert "| disk full: train | 1 | exhume: no space in b | 0 |" in text, "no places of the machine"
-    assert "left out: no root" in text
+    assert "| kills | 3 kills, 0 runs resumed | 1 | 7 | 2026-01-02, 0.1 (abc) |" in text
+    assert "| faults | 2 faults, 1 left out | 1 |  |  |" in text
+    assert "| memory | 1 attacks, 1 budgets too small | 0 |  |  |" in text
+    assert "| fuzz | not run | | | |" in text
+    assert "| disk full: train | 1 | 0 |" in text
+    assert "exhume: no space" not in text, "what was said is told where a promise was broken"
+    assert "- killed: exhume: traceback in c\n" in text, "no places of the machine"
+    assert "| read-only: attack | left out | 0 |" in text
+    assert "- read-only: attack: no root\n" in text
     assert "seed 7, 2026-01-02 (UTC), exhume 0.1 (abc), 2 cores, 1.5 minutes in all" in text
     assert "| 1024 | 1126 | 110% |" in text
 
