@@ -58,7 +58,7 @@ def test_what_is_not_a_count_is_refused(p: float) -> None:
     ("p", "n", "follows", "does_not_follow"),
     [
         (5, 10, "cannot fit all labels", "does not mean safe"),
-        (20, 10, "other data sets give the same weights", "does not mean safe"),
+        (20, 10, "Other data sets give the same weights", "does not mean safe"),
         (80, 10, "can give the data away", "does not mean that an attack will converge"),
         (79, None, "up to 15 samples", "does not mean safe"),
     ],

@@ -106,8 +106,8 @@ def _count(gauge: Gauge, whose: str) -> list[str]:
     ]
     if gauge.n is not None and gauge.labels_ratio is not None and gauge.ratio is not None:
         sentences.append(
-            f"With n = {gauge.n:,} training samples that is p / n = {_number(gauge.labels_ratio)} parameters for each "
-            f"label and p / (d n) = {_number(gauge.ratio)} for each number in the data."
+            f"With n = {gauge.n:,} training samples that is p / n = {_number(gauge.labels_ratio)} parameters per label "
+            f"and p / (d n) = {_number(gauge.ratio)} per number in the data."
         )
     return sentences
 
@@ -115,47 +115,48 @@ def _count(gauge: Gauge, whose: str) -> list[str]:
 def _what_follows(gauge: Gauge) -> list[str]:
     if gauge.n is None:
         return [
-            f"The number of samples is unknown: a training set of up to {gauge.p // gauge.d:,} samples has no more "
-            "unknowns than there are weights, a larger one has more and is not determined."
+            f"The number of samples is unknown. A training set of up to {gauge.p // gauge.d:,} samples has no more "
+            "unknowns than there are weights. A larger one has more, and is not determined."
         ]
     both = f"{label_threshold(gauge.n):,} and {data_threshold(gauge.d, gauge.n):,}"
     return {
         "underfit": [
-            f"p is below both thresholds (n and d n, {both}): the model cannot fit all labels of generic data, and the "
-            "weights hold less than one number for each sample."
+            f"p is below both thresholds (n and d n, {both}). The model cannot fit all labels of generic data, and the "
+            "weights hold less than one number per sample."
         ],
         "labels": [
-            f"p lies between the thresholds (n and d n, {both}): the model can fit its labels, and other data sets "
-            "give the same weights, so arbitrary data are not determined."
+            f"p lies between the thresholds (n and d n, {both}). The model can fit its labels. Other data sets give "
+            "the same weights, so arbitrary data are not determined."
         ],
         "data": [
-            f"p reaches both thresholds (n and d n, {both}): there are as many equations as unknowns or more, so the "
+            f"p reaches both thresholds (n and d n, {both}). There are at least as many equations as unknowns, so the "
             "weights can give the data away, up to signs and norms where the activation hides them."
         ],
     }[gauge.zone]
 
 
 def _what_does_not_follow(gauge: Gauge, whose: str) -> list[str]:
-    reachable = (
-        "Reaching d n does not mean that an attack will converge: the search gets hard close to the threshold, and "
-        "small problems have other exact solutions there; attacks succeed from about 2 d n on. That nothing but the "
-        "data explains the weights is proved for p well above d n only, for the span of the features, and not for ReLU."
-    )
+    reachable = [
+        "Reaching d n does not mean that an attack will converge. The search is hard close to the threshold. Attacks "
+        "succeed from about 2 d n on.",
+        "Nor does it mean that only the data explain the weights. That is proved for p well above d n, for the span of "
+        "the features, and not for ReLU. Small problems have other exact solutions at d n.",
+    ]
     not_safe = (
-        "Staying below d n does not mean safe: images are not arbitrary, and where a prior or a known subspace leaves "
-        "r < d numbers to a sample, about r n parameters are enough."
+        "Staying below d n does not mean safe. Images are not arbitrary. A prior or a known subspace may leave r < d "
+        "numbers per sample. Then about r n parameters are enough."
     )
     counted = (
-        "The count is about the parameters of the last layer over known features; other layers can give away more."
+        "The count is about the parameters of the last layer over known features. Other layers can give away more."
     )
     if whose != LAST_LAYER:
-        counted = "The count takes these parameters together; an attack on one layer has those of that layer alone."
+        counted = "The count takes these parameters together. An attack on one layer has those of that layer alone."
     scope = f"{counted} With k outputs the unknowns are d - 1 + k per sample instead of d."
     return {
         "underfit": [not_safe, scope],
         "labels": [not_safe, scope],
-        "data": [reachable, scope],
-        "unknown": [not_safe, reachable, scope],
+        "data": [*reachable, scope],
+        "unknown": [not_safe, *reachable, scope],
     }[gauge.zone]
 
 

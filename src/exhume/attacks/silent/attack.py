@@ -158,7 +158,7 @@ class SilentUnits(Method[SilentProblem]):
 
 def _kept_apart(states: LayerStates) -> str:
     if states.leak <= FAINT:
-        return "Its silent units tell single ones apart."
+        return "Units that are silent on a sample tell single samples apart."
     return "None of its units is silent, so only pictures can be told apart, by their edges."
 
 
