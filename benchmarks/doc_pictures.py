@@ -94,6 +94,25 @@ def draw_ranking(table: Path, picture: Path) -> None:
     finish(figure, picture)
 
 
+def draw_stored(picture: Path) -> None:
+    """The records that `exhume scan --rows` writes of the support vector machine on docs/scan.md, as pictures."""
+    from sklearn.datasets import load_digits
+    from sklearn.svm import SVC
+    from skops.io import dump
+
+    from exhume.picture_grid import from_rows, picture_grid
+    from exhume.report.figure_file import save_figure
+
+    with tempfile.TemporaryDirectory() as folder:
+        images, labels = load_digits(return_X_y=True)
+        dump(SVC().fit(images[:50] / 16, labels[:50]), Path(folder) / "svc.skops")
+        command = [sys.executable, "-m", "exhume", "scan", "svc.skops", "--rows", "rows.csv"]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        lines = list(csv.reader((Path(folder) / "rows.csv").read_text(encoding="utf-8").splitlines()))
+    rows = torch.tensor([[float(cell) for cell in line[-64:]] for line in lines[1:]])
+    save_figure(picture_grid([("stored", from_rows(rows[:20], (1, 8, 8)))], 10), picture)
+
+
 def draw_real_models(page: Path, picture: Path) -> None:
     """The share of records that came back from each victim of docs/real-models.md."""
     victims = []
@@ -166,6 +185,7 @@ def main() -> None:
         shoot(page, folders["table"] / "audit/report.html", asked.out / "audit-table.png", 620, "#cells h3")
         browser.close()
         draw_ranking(folders["head"] / "ranking/ranking.csv", asked.out / "head-ranking.png")
+    draw_stored(asked.out / "stored-records.png")
     draw_real_models(ROOT / "docs/real-models.md", asked.out / "real-models.png")
     draw_resting_heads(ROOT / "docs/linear-probes.md", asked.out / "resting-heads.png")
 

@@ -1,12 +1,12 @@
 """Training replayed: how many samples come back, by optimiser, steps, width and number of samples.
 
-    python benchmarks/replay.py --out FOLDER [--only NAME ...] [--budget SECONDS] [--seeds 1]
+    python benchmarks/replay.py --out FOLDER [--only NAME ...] [--budget SECONDS] [--seeds 1] [--picture FILE]
 
 A Markdown table on digits of scikit-learn (8 x 8, divided by 16), default PyTorch layers with bias. The network before
 training and the recipe are known, n is told; labels are told where the line says so. `called`: candidates that the
 certificate calls recovered; `wrong`: those of them that are further than 0.1 from the sample that
 they are assigned to. An attack that the budget stopped leaves a checkpoint in FOLDER, and the same command goes on from
-it; `seconds` are those of all its runs.
+it; `seconds` are those of all its runs. The picture has the digits of the last line above what came back of them.
 """
 
 import argparse
@@ -20,7 +20,9 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.attacks.running.loop import Limits, run_attack
+from exhume.picture_grid import from_rows
 from exhume.recipe import Optimiser
+from exhume.report.figures import draw_pairs
 
 CLOSE = 0.1
 HEADS = (
@@ -89,7 +91,7 @@ def trained(line: Line, inputs: Tensor, labels: Tensor, seed: int) -> exhume.Obs
     return exhume.observe(model, initial=before, training=recipe)
 
 
-def measured(line: Line, seed: int, budget: float, out: Path) -> str:
+def measured(line: Line, seed: int, budget: float, out: Path, picture: Path | None = None) -> str:
     inputs, labels = digits(line.n, seed)
     observation = trained(line, inputs, labels, seed).knowing(line.n)
     checkpoint = out / f"{line.name}-{seed}.safetensors"
@@ -98,6 +100,9 @@ def measured(line: Line, seed: int, budget: float, out: Path) -> str:
     distances = torch.cdist(found.candidates, inputs) / inputs.norm(dim=1)
     candidates, samples = linear_sum_assignment(distances.numpy())
     errors = distances[candidates, samples]
+    if picture is not None:
+        shape = (1, 8, 8)
+        draw_pairs(from_rows(inputs[samples], shape), from_rows(found.candidates[candidates], shape), picture)
     called = torch.tensor(found.certificate.confidence)[candidates] >= 0.5
     cells = (
         line.name,
@@ -125,13 +130,14 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=540.0, help="seconds per attack")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--picture", type=Path)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
     for line in LINES:
         for seed in range(asked.seeds):
             if not asked.only or line.name in asked.only:
-                print(measured(line, seed, asked.budget, asked.out), flush=True)
+                print(measured(line, seed, asked.budget, asked.out, asked.picture), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ RESULTS = (
 )  # fmt: skip
 SHORT = ("victim", "the attacker knows", "recovered", "median error", "verdict")
 LONG = ("victim", "attack", "worst", "control", "calls (wrong)", "s", "of a core")
-SAID = ("victim", "with records", "without records")
 FACTS = (
     "victim", "n", "d", "first layer", "rank", "gap", "silent", "floor, halfway", "floor, end", "p/(dn)", "drift",
 )  # fmt: skip
@@ -49,17 +48,22 @@ clock, *of a core* those of one core.
 """
 SENTENCES = """
 ## What the audit says
-The first sentence of each page, with the records at hand and without them.
+The verdict of each page, without the records, as an attacker would get it. Victims are in italics.
+"""
+WITH_RECORDS = """
+With the records at hand:
 """
 TRUE = """
 ## What is true of each victim
-Measured from the true start and the records, beside the audit (`--facts`), to show where the obstacle is. *Rank* and
-*gap*: where the singular values of the first layer's change fall most steeply; plain gradient descent on n inputs
-leaves rank n. *Silent*: pairs of a unit and a record that are silent at both ends of training. *Floor*: the share of
-the head's change that the features of the true records leave unexplained, halfway between both ends and at the end;
-"any" where there are as many records as features, which explain any change.
-*p/(dn)*: equations of the last layer over unknowns, outputs that repeat each other counted once. *Drift*: how far the
-features of the records moved, over their size.
+Measured from the true start and the records, beside the audit (`--facts`), to show where the obstacle is.
+
+- *Rank* and *gap*: where the singular values of the first layer's change fall most steeply. Plain gradient descent on n
+  inputs leaves rank n.
+- *Silent*: pairs of a unit and a record that are silent at both ends of training.
+- *Floor*: the share of the head's change that the features of the true records leave unexplained, halfway between both
+  ends and at the end. It is "any" where there are as many records as features, which explain any change.
+- *p/(dn)*: equations of the last layer over unknowns. Outputs that repeat each other are counted once.
+- *Drift*: how far the features of the records moved, over their size.
 """
 
 
@@ -70,7 +74,8 @@ def page(rows: Sequence[Row], missing: Sequence[str] = ()) -> str:
     parts += [f"\nNot measured in this run: {', '.join(missing)}."] if missing else []
     parts += [TRAINED, chosen(("victim", "model, data, recipe"), RESULTS, lines), DETAIL, chosen(LONG, RESULTS, lines)]
     facts = [_facts_line(same[0]) for same in by_victim(rows)]
-    parts += [SENTENCES, said_table(rows), TRUE, chosen(FIRST_LAYER, FACTS, facts), "", chosen(HEAD, FACTS, facts)]
+    parts += [SENTENCES, said_list(rows, records=False), WITH_RECORDS, said_list(rows, records=True)]
+    parts += [TRUE, chosen(FIRST_LAYER, FACTS, facts), "", chosen(HEAD, FACTS, facts)]
     return "\n".join(parts) + "\n"
 
 
@@ -84,9 +89,13 @@ def results_table(rows: Sequence[Row]) -> str:
     return table(RESULTS, [_results_line(same) for same in by_victim(rows)])
 
 
-def said_table(rows: Sequence[Row]) -> str:
-    return table(SAID, [(same[0].victim, _said(same[0].with_records), _said(same[0].without_records))
-                        for same in by_victim(rows)])  # fmt: skip
+def said_list(rows: Sequence[Row], records: bool) -> str:
+    """Each sentence once, with the victims that it is said of."""
+    said: dict[str, list[str]] = {}
+    for same in by_victim(rows):
+        sentence = _said(same[0].with_records if records else same[0].without_records)
+        said.setdefault(sentence, []).append(same[0].victim)
+    return "\n".join(f"- {sentence} *{', '.join(victims)}*" for sentence, victims in said.items())
 
 
 def facts_table(rows: Sequence[Row]) -> str:

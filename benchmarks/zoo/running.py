@@ -54,7 +54,7 @@ def write(folder: Path, docs: Path | None) -> None:
 
 
 def _tables(rows: Sequence[Row]) -> list[str]:
-    tables = [page.results_table(rows), page.said_table(rows), page.facts_table(rows)]
+    tables = [page.results_table(rows), page.said_list(rows, records=True), page.facts_table(rows)]
     return [*tables, f"Sentences that are false:\n\n{page.false_list(rows)}"]
 
 
