@@ -2,6 +2,10 @@
 
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,3 +53,23 @@ def test_every_page_can_be_read_and_used(browser: "Browser", site: Path, scheme:
         page.set_viewport_size({"width": 1200, "height": 900})
     context.close()
     assert outside == [], "the site asks nobody for anything"
+
+
+@pytest.fixture
+def served(site: Path) -> Iterator[str]:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_the_search_finds_a_page(browser: "Browser", served: str) -> None:
+    from playwright.sync_api import expect
+
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto(f"{served}index.html")
+    page.get_by_placeholder("Search").click()
+    page.keyboard.type("differential privacy")
+    expect(page.locator(".md-search-result__link[href*='defences.html']").first).to_be_attached(timeout=60_000)
+    page.close()
