@@ -60,7 +60,9 @@ def recipes_section(named: Collection[str], floor: float | None, drift: float | 
             f"the span of their features. The assumption {holds}."
         )
     if drift is not None:
-        far = "far: expect candidates that are only nearly right" if drift > DRIFTED else "little"
+        far = (
+            "far. Candidates of an attack on the last layer are then only nearly right" if drift > DRIFTED else "little"
+        )
         moved = f"moved by {plain(drift)} of their size in training: {far}" if drift else "did not move in training"
         measured.append(f"The features {moved}.")
     return {
