@@ -3,9 +3,8 @@
     python benchmarks/doc_pictures.py --out docs/images
 
 Takes a minute. The commands and files are those of the pages themselves (`tests/pages.py`), but for the table, which is
-of real patients, and charts of tables that docs/real-models.md and docs/linear-probes.md have. `serve.png` is the top
-of what tests/browser/test_serve_in_browser.py keeps as report-serve-done-light.png, in the folder that EXHUME_ARTEFACTS
-names.
+of real patients, and charts of tables that pages have. `serve.png` is the top of what
+tests/browser/test_serve_in_browser.py keeps as report-serve-done-light.png, in the folder that EXHUME_ARTEFACTS names.
 """
 
 import argparse
@@ -167,6 +166,29 @@ def draw_resting_heads(page: Path, picture: Path) -> None:
     finish(figure, picture)
 
 
+def columns_of(page: Path, first: str) -> tuple[list[str], np.ndarray]:
+    """The table of a page whose first heading is `first`: its headings and its numbers ('below x' is x)."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith(f"| {first} |"))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[start:]]
+    end = next(at for at, row in enumerate(rows) if row == [""])
+    values = [[float(cell.removeprefix("below ")) for cell in row] for row in rows[2:end]]
+    return rows[0], np.array(values)
+
+
+def draw_curves(page: Path, first: str, picture: Path, across: str, up: str) -> None:
+    """Each column of a small table against the first one."""
+    names, values = columns_of(page, first)
+    figure, axis = plt.subplots(figsize=(6.5, 2.8))
+    for name, column, colour in zip(names[1:], values.T[1:], ("#a32a17", "#235a7c"), strict=True):
+        axis.plot(values[:, 0], column, marker="o", color=colour, label=name.replace("`", ""))
+    axis.set(xscale="log", yscale="log", xlabel=across, ylabel=up)
+    axis.set_xticks(values[:, 0], [f"{value:g}" for value in values[:, 0]])
+    axis.minorticks_off()
+    axis.legend(frameon=False, fontsize=8)
+    finish(figure, picture)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "docs/images")
@@ -187,6 +209,10 @@ def main() -> None:
         draw_ranking(folders["head"] / "ranking/ranking.csv", asked.out / "head-ranking.png")
     draw_stored(asked.out / "stored-records.png")
     draw_real_models(ROOT / "docs/real-models.md", asked.out / "real-models.png")
+    sizes = "weights per number in the data, p/(dn)"
+    draw_curves(ROOT / "docs/sweeps.md", "p/(dn)", asked.out / "sweep.png", sizes, "mean error")
+    splits = ROOT / "docs/no-prior-no-leakage.md", "split, in norms of a sample"
+    draw_curves(*splits, asked.out / "splits.png", "size of the split, in norms of a sample", "share left unexplained")
     draw_resting_heads(ROOT / "docs/linear-probes.md", asked.out / "resting-heads.png")
 
 
