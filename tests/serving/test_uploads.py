@@ -4,7 +4,7 @@ import asyncio
 import json
 import stat
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,12 @@ from hypothesis import strategies as st
 
 from exhume.serving.settings import ServeSettings
 from exhume.serving.uploads import LONGEST_NAME, Refused, Uploads, safe_name
+
+
+def run_alone(work: Coroutine[Any, Any, Any]) -> Any:
+    """In a thread of its own: a browser that another test opened keeps a loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def safetensors(shapes: dict[str, list[int]], cut: int = 0) -> bytes:
@@ -126,7 +132,7 @@ def test_many_at_once_arrive_whole(server: Any) -> None:
 
 
 def take(uploads: Uploads, chunks: AsyncIterator[bytes], declared: int | None = None) -> Any:
-    return asyncio.run(uploads.take("a", declared, chunks))
+    return run_alone(uploads.take("a", declared, chunks))
 
 
 @pytest.fixture
@@ -184,4 +190,4 @@ def test_more_uploads_than_allowed_wait_outside(uploads: Uploads) -> None:
         tasks = [asyncio.create_task(uploads.take("a", None, endless())) for _ in range(3)]
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert sorted(problem.status for problem in asyncio.run(three())) == [408, 408, 503]
+    assert sorted(problem.status for problem in run_alone(three())) == [408, 408, 503]
