@@ -10,11 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from sklearn.cluster import KMeans
-from sklearn.decomposition import KernelPCA
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.isotonic import IsotonicRegression
 from sklearn.kernel_approximation import Nystroem, RBFSampler
@@ -80,19 +78,6 @@ def test_records_behind_scalers_come_in_their_own_units(tmp_path: Path, scalers:
     assert "as the model saw them" in finding.gives_away
 
 
-@pytest.mark.parametrize("last", [SVC(), KNeighborsClassifier(3), GaussianProcessRegressor(RBF(), optimizer=None)])
-def test_records_behind_a_scaler_of_onnx_come_in_their_own_units(tmp_path: Path, last: Any) -> None:
-    machine = fitted(make_pipeline(StandardScaler(), last))
-    (own,) = [rows(found) for found in scan(save_onnx(machine, tmp_path / "a.onnx")).findings if found.rows is not None]
-    np.testing.assert_allclose(own, X[last.support_] if isinstance(last, SVC) else X, atol=1e-5)
-
-
-@pytest.mark.parametrize("model", [SVC(), SVC(probability=False, kernel="poly"), SVR()], ids=str)
-def test_every_support_vector_of_onnx_is_listed(tmp_path: Path, model: Any) -> None:
-    finding = found_in(save_onnx(fitted(model), tmp_path / "a.onnx"))["support-vectors"]
-    np.testing.assert_allclose(rows(finding), model.support_vectors_, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "model",
     [KNeighborsClassifier(3), KNeighborsRegressor(3, algorithm="brute"), NearestNeighbors(), KNNImputer()],
@@ -116,20 +101,6 @@ def test_every_stored_neighbour_of_a_tree_and_of_onnx_is_listed(tmp_path: Path) 
 def test_every_record_of_a_kernel_basis_is_listed(tmp_path: Path, model: Any) -> None:
     finding = found_in(save_skops(fitted(model), tmp_path / "a.skops"))["kernel-basis"]
     np.testing.assert_array_equal(rows(finding), X)
-
-
-@pytest.mark.parametrize("kernel", [RBF(2.0), ConstantKernel() * RBF([1.0, 2.0, 3.0, 4.0]), Matern()], ids=str)
-def test_every_record_of_a_gaussian_process_in_onnx_is_listed(tmp_path: Path, kernel: Any) -> None:
-    """The records go through the scale of the kernel first: they are listed as they were before."""
-    model = GaussianProcessRegressor(kernel, optimizer=None, alpha=1.0)
-    finding = found_in(save_onnx(fitted(model), tmp_path / "a.onnx"))["kernel-basis"]
-    np.testing.assert_allclose(rows(finding), X, rtol=1e-6)
-
-
-def test_a_kernel_of_products_in_onnx_is_possible_only(tmp_path: Path) -> None:
-    finding = found_in(save_onnx(fitted(KernelPCA(2)), tmp_path / "a.onnx"))["kernel-basis"]
-    np.testing.assert_allclose(rows(finding), X, rtol=1e-6)
-    assert finding.certainty.value == "possible"
 
 
 @pytest.mark.parametrize("model", [KernelRidge(kernel="precomputed"), KNeighborsClassifier(3, metric="precomputed")])
@@ -182,13 +153,6 @@ def test_a_cluster_of_one_record_is_that_record(tmp_path: Path) -> None:
     clusters = KMeans(3, n_init=1, random_state=0).fit(far)
     np.testing.assert_allclose(rows(found_in(save_skops(clusters, tmp_path / "a.skops"))["class-means"]), far[-1:])
     assert scan(save_skops(KMeans(3, n_init=1, random_state=0).fit(X), tmp_path / "b.skops")).answer.value == "no"
-
-
-@pytest.mark.parametrize(
-    ("model", "rule"), [(QuantileTransformer(n_quantiles=50), "quantiles"), (StandardScaler(), "column-statistics")]
-)
-def test_values_and_statistics_are_found_in_onnx(tmp_path: Path, model: Any, rule: str) -> None:
-    assert set(found_in(save_onnx(model.fit(X), tmp_path / "a.onnx"))) == {rule}
 
 
 @pytest.mark.parametrize("model", [LogisticRegression(max_iter=1000), LinearSVC()], ids=str)
