@@ -17,6 +17,8 @@ import torch
 from onnx import TensorProto, helper
 from pyarrow import parquet
 from safetensors.torch import save_file
+from sklearn.cluster import KMeans
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPRegressor
@@ -34,7 +36,11 @@ def make_published(folder: Path) -> None:
         warnings.simplefilter("ignore")  # one step is no convergence, and is not meant to be
         network = MLPRegressor(hidden_layer_sizes=(4,), max_iter=1, random_state=0).fit(x, y)
     skops.io.dump([network, OneHotEncoder().fit(y[:, None])], folder / "mlp.skops")
+    skops.io.dump(
+        [KMeans(7, n_init=1).fit(x), KernelRidge(kernel="precomputed").fit(x @ x.T, y)], folder / "kept.skops"
+    )
     joblib.dump(KNeighborsClassifier(3).fit(x, y), folder / "knn.joblib")
+    joblib.dump(KNeighborsClassifier(3).fit(x, y), folder / "packed.joblib", compress=3)
     np.save(folder / "rows.npy", x)
     np.savez(folder / "arrays.npz", x_train=x, y=y)
     state = {"0.weight": torch.ones(4, 3), "0.bias": torch.ones(4)}
@@ -55,6 +61,7 @@ def make_published(folder: Path) -> None:
     _make_heads(folder, x, y)
     _make_adapter(folder / "adapter", x)
     _make_onnx(folder / "svc.onnx", x)
+    _make_kernel(folder / "kernel.onnx", x)
     _make_keras(folder)
 
 
@@ -120,6 +127,24 @@ def _make_onnx(path: Path, x: np.ndarray) -> None:
     onnx.save(helper.make_model(graph), path)
 
 
+def _make_kernel(path: Path, x: np.ndarray) -> None:
+    """A scaler, records that are scaled by a kernel, distances to them, and a product with others."""
+    nodes = [
+        helper.make_node("Scaler", ["x"], ["h"], domain="ai.onnx.ml", offset=[0.0] * 3, scale=[2.0] * 3),
+        helper.make_node("Div", ["records", "length"], ["scaled"]),
+        helper.make_node("CDist", ["h", "scaled"], ["k"], domain="com.microsoft"),
+        helper.make_node("Transpose", ["records"], ["turned"]),
+        helper.make_node("MatMul", ["h", "turned"], ["y"]),
+    ]
+    constants = [
+        helper.make_tensor("records", TensorProto.FLOAT, x.shape, x.astype(np.float32).tobytes(), raw=True),
+        helper.make_tensor("length", TensorProto.FLOAT, [1], [3.0]),
+    ]
+    taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])]
+    given = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, len(x)])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", taken, given, initializer=constants)), path)
+
+
 def _make_keras(folder: Path) -> None:
     layers = [
         {"class_name": "Dense", "config": {"name": f"dense_{number}", "units": 4, "activation": "relu"}}
@@ -132,7 +157,8 @@ def _make_keras(folder: Path) -> None:
             file.attrs["model_config"] = settings
             for number, group in enumerate(("layers/dense", "layers/dense_1")):
                 file[f"{group}/vars/0"], file[f"{group}/vars/1"] = np.ones((3 + number, 4), "f4"), np.ones(4, "f4")
-            file["optimizer/vars/2"] = np.ones((3, 4), "f4")
+                file[f"optimizer/vars/{2 + 2 * number}"] = -np.ones((3 + number, 4), "f4")
+                file[f"optimizer/vars/{3 + 2 * number}"] = np.ones(4, "f4")
     with zipfile.ZipFile(folder / "dense.keras", "w") as archive:
         archive.writestr("config.json", settings)
         archive.writestr("metadata.json", "{}")

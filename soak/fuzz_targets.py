@@ -204,12 +204,23 @@ def _evaluate(work: Path, changed: Path) -> None:
     run_command("evaluate", changed.parent, "--json")
 
 
-ARCHIVES = tuple(f"published/{name}" for name in ("svc.skops", "mlp.skops", "dense.keras", "arrays.npz"))
+ARCHIVES = tuple(f"published/{name}" for name in ("svc.skops", "mlp.skops", "dense.keras", "arrays.npz", "kept.skops"))
 HEADS = ("published/head.skops", "published/head.onnx")
 ADAPTER = ("adapter", "plain-adapter")
 ADAPTER_CONFIGS = tuple(f"published/{name}/adapter_config.json" for name in ADAPTER)
 ADAPTER_TENSORS = tuple(f"published/{name}/adapter_model.safetensors" for name in ADAPTER)
-PLAIN = tuple(f"published/{name}" for name in ("svc.onnx", "dense.h5", "rows.npy", "knn.joblib", "checkpoint.pt"))
+PLAIN = tuple(
+    f"published/{name}"
+    for name in (
+        "svc.onnx",
+        "dense.h5",
+        "rows.npy",
+        "knn.joblib",
+        "packed.joblib",
+        "kernel.onnx",
+        "checkpoint.pt",
+    )
+)
 AUDITED = ("weights", "V", "rows", "initial", "control")
 RUN_FILES = ("config.json", "summary.json", "observation.safetensors", "truth.safetensors")
 FOUND_FILES = ("reconstruction.safetensors", "snapshots.safetensors")

@@ -57,6 +57,19 @@ def test_all_parts_are_found_under_the_names_that_people_use(
     assert found.beside.notes == ()
 
 
+def test_a_checkpoint_of_lightning_gives_its_optimiser(tmp_path: Path) -> None:
+    model = nn.Linear(3, 2)
+    made = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    model(torch.ones(1, 3)).sum().backward()
+    made.step()
+    state = {f"model.{name}": value for name, value in model.state_dict().items()}
+    torch.save({"state_dict": state, "optimizer_states": [made.state_dict()]}, tmp_path / "a.ckpt")
+    found = read_weights(tmp_path / "a.ckpt").beside
+    assert found.optimiser is not None
+    assert "momentum_buffer" in found.optimiser["state"][0]
+    assert found.notes == ()
+
+
 @pytest.mark.parametrize(
     "odd",
     [
@@ -64,7 +77,7 @@ def test_all_parts_are_found_under_the_names_that_people_use(
         {"optimizer": {"state": [], "param_groups": {}}},
         {"optimizer": {"state": {}, "param_groups": [{"params": ["a"]}]}},
         {"optimizer": {"state": {"a": {}}, "param_groups": []}},
-        {"optimizer": [{"state": {}, "param_groups": []}]},
+        {"optimizer": [{"state": {}, "param_groups": []}, {"state": {}, "param_groups": []}]},
         {"ema": [torch.ones(2)]},
         {"ema": {"a": {"b": {"c": torch.ones(2)}}}},
         {"ema": {"a\x1b[2J": torch.ones(2)}},

@@ -75,6 +75,17 @@ def test_a_table_becomes_rows_as_scikit_learn_makes_them_and_comes_back(write: C
     assert [column.decimals for column in table.columns[:2]] == [0, 2]
 
 
+def test_a_column_of_hundreds_is_rounded_to_hundreds() -> None:
+    Path("a.csv").write_text(
+        "wage,age\n" + "\n".join(f"{wage},{30 + wage // 900}" for wage in range(40100, 41000, 100))
+    )
+    table = scale(read_table(Path("a.csv")), "standard")
+    assert [column.decimals for column in table.columns] == [-2, 0]
+    wage, age = table.back(table.rows()[3] + 0.1)
+    assert wage == table.cells[3][0]
+    assert age == table.cells[3][1]
+
+
 def test_scales_come_from_json_and_from_a_scaler(tmp_path: Path) -> None:
     lines = [[line[0], line[1]] for line in records(9, 1)]
     Path("a.csv").write_text("age,income\n" + "\n".join(f"{a},{b}" for a, b in lines))

@@ -1,7 +1,10 @@
 """What readers hand back is what the tools wrote."""
 
+import json
+import zipfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -15,9 +18,10 @@ from sklearn.svm import SVC
 
 from exhume.errors import ExhumeError
 from exhume.formats.contents import StoredArray
+from exhume.formats.dense_chain import chain_of
 from exhume.formats.pickles import read_program
 from exhume.formats.reading import read_contents
-from published_files import fitted, iris, save_h5, save_keras, save_onnx, save_skops, some_layers
+from published_files import dense_settings, fitted, iris, save_h5, save_keras, save_onnx, save_skops, some_layers
 
 
 def test_safetensors_are_read_as_their_own_library_reads_them(tmp_path: Path) -> None:
@@ -115,3 +119,45 @@ def test_the_words_of_a_pickle_are_read_without_running_it() -> None:
 
 def test_an_array_of_its_own_is_an_array() -> None:
     assert StoredArray.of("a", np.zeros((2, 3))).numbers == 6
+
+
+def test_an_old_file_of_tensors_is_converted_without_trust(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(2)}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(ExhumeError, match=r'torch.load\("a.pt", weights_only=True\)'):
+        read_contents(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("layout", ["numbers", "names"])
+@pytest.mark.parametrize(("per_part", "buffer"), [(1, "momentum_buffer"), (2, "exp_avg")])
+def test_the_optimiser_of_a_keras_model_is_read(tmp_path: Path, layout: str, per_part: int, buffer: str) -> None:
+    """Names and numbers as Keras 3.15 writes them for SGD and for Adam."""
+    layers, path = some_layers(), tmp_path / ("a.keras" if layout == "numbers" else "a.h5")
+    kept = [part for weight, bias in layers for part in (weight.T - 1, bias - 1) for _ in range(per_part)]
+    if layout == "numbers":
+        with h5py.File(tmp_path / "model.weights.h5", "w") as file:
+            for number, (weight, bias) in enumerate(layers):
+                file[f"layers/dense{f'_{number}' if number else ''}/vars/0"] = weight.T
+                file[f"layers/dense{f'_{number}' if number else ''}/vars/1"] = bias
+            for number, values in enumerate([np.int64(9), np.float32(0.1), *kept]):
+                file[f"optimizer/vars/{number}"] = values
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("config.json", json.dumps(dense_settings(layers)))
+            archive.write(tmp_path / "model.weights.h5", "model.weights.h5")
+    else:
+        names = [f"sequential_dense_{at}_{part}" for at in (3, 4) for part in ("kernel", "bias")]
+        with h5py.File(save_h5(layers, path), "a") as file:
+            for name, own in zip(names, range(0, len(kept), per_part), strict=True):
+                file[f"optimizer_weights/x/{name}_momentum"] = kept[own]
+                if per_part == 2:
+                    file[f"optimizer_weights/x/{name}_velocity"] = kept[own] ** 2
+    found = chain_of(read_contents(path), path).buffers
+    assert list(found) == [buffer]
+    for (weight, bias), (first, second) in zip(layers, found[buffer], strict=True):
+        np.testing.assert_array_equal(first, weight - 1)
+        np.testing.assert_array_equal(second, bias - 1)
+
+
+def test_averages_of_squares_are_left_out(tmp_path: Path) -> None:
+    layers = [(abs(weight), abs(bias)) for weight, bias in some_layers()]
+    path = save_keras(layers, tmp_path / "a.keras", optimiser=True)
+    assert chain_of(read_contents(path), path).buffers == {}

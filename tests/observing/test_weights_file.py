@@ -155,6 +155,14 @@ def test_other_formats_are_refused_by_name(tmp_path: Path, content: bytes, words
         read_weights(tmp_path / "a.bin")
 
 
+def test_a_script_is_refused_as_code(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/code/__torch__.py", "def forward(self): pass")
+        archive.writestr("a/data.pkl", b"\x80\x02}.")
+    with pytest.raises(ExhumeError, match="a TorchScript archive, which is code"):
+        read_weights(tmp_path / "a.pt")
+
+
 @pytest.mark.parametrize("loaded", [[torch.zeros(2)], {"a": 3}, {3: torch.zeros(2)}, {}])
 def test_what_is_no_state_dict_is_refused(tmp_path: Path, loaded: object) -> None:
     torch.save(loaded, tmp_path / "a.pt")

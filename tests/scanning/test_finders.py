@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
@@ -77,12 +78,6 @@ def test_records_behind_scalers_come_in_their_own_units(tmp_path: Path, scalers:
     assert "as the model saw them" in finding.gives_away
 
 
-@pytest.mark.parametrize("model", [SVC(), SVC(probability=False, kernel="poly"), SVR()], ids=str)
-def test_every_support_vector_of_onnx_is_listed(tmp_path: Path, model: Any) -> None:
-    finding = found_in(save_onnx(fitted(model), tmp_path / "a.onnx"))["support-vectors"]
-    np.testing.assert_allclose(rows(finding), model.support_vectors_, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "model",
     [KNeighborsClassifier(3), KNeighborsRegressor(3, algorithm="brute"), NearestNeighbors(), KNNImputer()],
@@ -106,6 +101,14 @@ def test_every_stored_neighbour_of_a_tree_and_of_onnx_is_listed(tmp_path: Path) 
 def test_every_record_of_a_kernel_basis_is_listed(tmp_path: Path, model: Any) -> None:
     finding = found_in(save_skops(fitted(model), tmp_path / "a.skops"))["kernel-basis"]
     np.testing.assert_array_equal(rows(finding), X)
+
+
+@pytest.mark.parametrize("model", [KernelRidge(kernel="precomputed"), KNeighborsClassifier(3, metric="precomputed")])
+def test_values_of_a_kernel_are_not_taken_for_records(tmp_path: Path, model: Any) -> None:
+    between = np.abs(X @ X.T)
+    done = scan(save_skops(model.fit(between, Y), tmp_path / "a.skops"))
+    assert [(finding.rule, finding.holds.value) for finding in done.findings] == [("kernel-values", "lead")]
+    assert done.findings[0].rows is None
 
 
 def test_nystroem_keeps_a_sample_and_random_features_keep_nothing(tmp_path: Path) -> None:
@@ -143,6 +146,13 @@ def test_a_line_that_bends_at_records_and_a_class_of_one_record(tmp_path: Path) 
     bayes = GaussianNB().fit(X[:51], Y[:51])  # one record of the second class
     np.testing.assert_array_equal(rows(found_in(save_skops(bayes, tmp_path / "b.skops"))["class-means"]), X[50:51])
     assert "class-means" not in found_in(save_skops(GaussianNB().fit(X, Y), tmp_path / "c.skops"))
+
+
+def test_a_cluster_of_one_record_is_that_record(tmp_path: Path) -> None:
+    far = np.concatenate([X, [[90.0, 90, 90, 90]]])
+    clusters = KMeans(3, n_init=1, random_state=0).fit(far)
+    np.testing.assert_allclose(rows(found_in(save_skops(clusters, tmp_path / "a.skops"))["class-means"]), far[-1:])
+    assert scan(save_skops(KMeans(3, n_init=1, random_state=0).fit(X), tmp_path / "b.skops")).answer.value == "no"
 
 
 @pytest.mark.parametrize("model", [LogisticRegression(max_iter=1000), LinearSVC()], ids=str)
@@ -224,6 +234,21 @@ def test_rows_of_an_embedding_table_that_moved_are_counted(tmp_path: Path) -> No
     assert found_in(tmp_path)["embedding-rows"].what.startswith("3 of 50 rows")
 
 
+def test_rows_that_moved_between_the_weights_and_their_average_are_counted(tmp_path: Path) -> None:
+    table = torch.randn(50, 4)
+    moved = table.clone()
+    moved[[3, 7]] += 1
+    torch.save({"model": {"embed.weight": moved}, "ema": {"module.embed.weight": table}}, tmp_path / "a.pt")
+    assert found_in(tmp_path)["embedding-rows"].what.startswith("2 of 50 rows")
+
+
+def test_states_of_an_optimiser_are_no_states_of_a_model(tmp_path: Path) -> None:
+    for step in (1, 2):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        torch.save(checkpoint()["optimizer"], tmp_path / f"checkpoint-{step}" / "optimizer.pt")
+    assert set(found_in(tmp_path)) == {"optimiser-state"}
+
+
 def test_a_hugging_face_folder(tmp_path: Path) -> None:
     """training_args.bin is a pickle with code: it is not run, and its seed is read as text."""
     save_file({"fc.weight": torch.ones(2, 4)}, tmp_path / "model.safetensors")
@@ -260,6 +285,17 @@ def test_an_adapter_names_its_base(tmp_path: Path) -> None:
     finding = found_in(tmp_path)["public-start"]
     assert "'org/base'" in finding.what
     assert finding.certainty.value == "certain"
+
+
+@pytest.mark.parametrize("odd", ['"use_dora": true', '"init_lora_weights": "pissa"'])
+def test_an_adapter_that_is_not_read_is_said(tmp_path: Path, odd: str) -> None:
+    tensors = {"base.lora_A.weight": torch.ones(2, 4), "base.lora_B.weight": torch.ones(4, 2)}
+    save_file(tensors, tmp_path / "adapter_model.safetensors")
+    (tmp_path / "adapter_config.json").write_text(f'{{"peft_type": "LORA", "lora_alpha": 2, {odd}}}')
+    done = scan(tmp_path)
+    assert done.answer.value == "unknown"
+    assert [item.name for item in done.unread] == ["adapter_config.json"]
+    assert "merge_and_unload" in done.unread[0].reason
 
 
 @pytest.mark.parametrize("save", [save_keras, save_h5])
@@ -317,6 +353,15 @@ def test_a_pickle_is_not_run_and_its_class_is_named(tmp_path: Path) -> None:
     assert [finding.rule for finding in done.findings] == ["pickled-records"]
     assert 'skops.io.dump(joblib.load("model.joblib"), "model.skops")' in done.findings[0].remedy
     assert done.sentence.startswith("Is training data in here? Very likely")
+
+
+@pytest.mark.parametrize("packed", [0, 3])
+def test_a_class_behind_arrays_of_a_pickle_is_named(tmp_path: Path, packed: int) -> None:
+    """joblib writes arrays between the instructions; those of the scaler lie in front of the machine."""
+    import joblib
+
+    joblib.dump(fitted(make_pipeline(StandardScaler(), SVC())), tmp_path / "model.joblib", compress=packed)
+    assert [finding.what for finding in scan(tmp_path).findings] == ["a pickle that asks for SVC"]
 
 
 def test_files_of_exhume_itself_are_known(tmp_path: Path) -> None:

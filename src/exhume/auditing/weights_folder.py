@@ -15,7 +15,8 @@ from exhume.observing.weights_file import WeightsFile, load_checked, read_weight
 
 IN_FOLDERS = ("model.safetensors", "model" + INDEX_SUFFIX, "pytorch_model.bin", "model.pt", "model.onnx", "model.keras")
 """What a folder's weights are called, the first that is there."""
-OPTIMISER = "optimizer.pt"
+OPTIMISERS = ("optimizer.pt", "optimizer.bin")
+"""As transformers and accelerate call it."""
 
 
 def tensors_in(path: Path) -> WeightsFile:
@@ -54,10 +55,11 @@ def _joined(index: Path) -> WeightsFile:
 
 def _optimiser_beside(path: Path, known: Beside) -> Beside:
     """A folder's own file of the optimiser, where the weights' file has none."""
-    if not path.is_dir() or known.optimiser is not None or not (path / OPTIMISER).is_file():
+    name = next((name for name in OPTIMISERS if (path / name).is_file()), None)
+    if not path.is_dir() or known.optimiser is not None or name is None:
         return known
     try:
-        found = optimiser_part(load_checked(own_file(path, OPTIMISER)))
+        found = optimiser_part(load_checked(own_file(path, name)))
     except ExhumeError as problem:
         return replace(
             known, notes=(*known.notes, f"The optimiser's state beside the weights was not used: {problem}.")

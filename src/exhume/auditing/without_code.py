@@ -159,8 +159,9 @@ def _optimiser(chain: DenseChain) -> dict[str, Any] | None:
     for buffer, values in chain.buffers.items():
         for layer, pair in zip(chain.layers, values, strict=True):
             for part, kept in zip(("weight", "bias"), pair, strict=True):
-                state[len(names)] = {buffer: _tensor(kept)}
-                names.append(f"{layer.name}.{part}")
+                if kept is not None:
+                    state[len(names)] = {buffer: _tensor(kept)}
+                    names.append(f"{layer.name}.{part}")
     return (
         {"state": state, "param_groups": [{"params": list(range(len(names))), "param_names": names}]} if names else None
     )

@@ -9,6 +9,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.formats.chain_of_tensors import natural
 from exhume.formats.contents import Contents, StoredArray, StoredObject
 from exhume.formats.dense_chain import WAY_OUT, DenseChain, DenseLayer, one_activation
+from exhume.formats.keras_optimiser import keras_buffers
 
 PASSED = ("InputLayer", "Flatten", "Dropout", "Reshape", "ActivityRegularization")
 KNOWN = ("relu", "tanh", "sigmoid", "gelu", "softplus", "linear")
@@ -31,7 +32,8 @@ def chain_of_keras(contents: Contents, path: Path) -> DenseChain:
     odd = next((name for name in given[:-1] if name not in KNOWN), None)
     if odd is not None:
         raise UsageError(f"expected an activation out of {', '.join(KNOWN)} in {path}, found {odd[:40]!r}; {WAY_OUT}")
-    return DenseChain(tuple(layers), one_activation(given[:-1], path))
+    names = [layer.where for layer in contents.objects if layer.class_name == "Dense"]
+    return DenseChain(tuple(layers), one_activation(given[:-1], path), (), keras_buffers(contents, layers, names))
 
 
 def _layer(layer: StoredObject, contents: Contents, path: Path, number: int) -> DenseLayer:
@@ -56,7 +58,7 @@ def _of_weights_alone(contents: Contents, path: Path) -> DenseChain:
         if len(kernels) != 1 or len(kernels) + len(biases) != len(groups[group]) or len(biases) > 1:
             raise UsageError(f"expected dense layers alone in {path}, found the group {group[:80]!r}; {WAY_OUT}")
         layers.append(_dense(kernels[0], biases[0] if biases else None, len(layers) + 1))
-    return DenseChain(tuple(layers), None)
+    return DenseChain(tuple(layers), None, (), keras_buffers(contents, layers, []))
 
 
 def _dense(kernel: StoredArray, bias: StoredArray | None, number: int) -> DenseLayer:

@@ -19,7 +19,10 @@ BUFFERS = {"AdamOptimizer": ("ms", "exp_avg"), "SGDOptimizer": ("velocities", "m
 def chain_of_skops(contents: Contents, path: Path) -> DenseChain:
     found = list(contents.objects_of(*NETWORKS))
     if len(found) != 1:
-        raise UsageError(f"expected one {' or '.join(NETWORKS)} in {path}, found {len(found)}; see also exhume scan")
+        raise UsageError(
+            f"expected one {' or '.join(NETWORKS)} in {path}, found {len(found)}; "
+            "for a linear model see exhume rank, for one that stores records exhume scan"
+        )
     network = found[0]
     weights, biases = (_arrays(network, name, path) for name in ("coefs_", "intercepts_"))
     if len(weights) != len(biases):

@@ -16,6 +16,8 @@ from exhume.formats.contents import Contents
 
 WAY_OUT = "give the network as --model package.module:factory"
 FEWEST_LAYERS = 2
+Buffers = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray | None]]]
+"""Of a kernel and of a bias, for each layer in order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,7 @@ class DenseChain:
     layers: tuple[DenseLayer, ...]
     activation: str | None
     notes: tuple[str, ...] = ()
-    buffers: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
+    buffers: Buffers = field(default_factory=dict)
 
 
 def chain_of(contents: Contents, path: Path) -> DenseChain:

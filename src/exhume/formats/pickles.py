@@ -6,6 +6,8 @@ converts it, with the line that the refusal gives.
 
 import io
 import pickletools
+import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,9 @@ _TEXTS = ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
 _PLAIN = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT", *_TEXTS)
 _BESIDE = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE")
 """Instructions that only remember what is there."""
+_OF_TENSORS = re.compile(r"collections\.OrderedDict$|torch\._utils\.|torch\.\w+Storage$")
+_NAMED = re.compile(rb"\x8c(.)([A-Za-z_]\w*)\x94\x93", re.DOTALL)
+"""A name that is asked for, as its bytes are: its length, itself, to be remembered, to be looked up."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ def read_program(content: bytes) -> Program:
     >>> read_program(pickle.dumps({"seed": 3})).pairs
     {'seed': 3}
     """
-    file = io.BytesIO(content[:MOST_BYTES])
+    content = _unpacked(content)[:MOST_BYTES]
+    file = io.BytesIO(content)
     names: dict[str, None] = {}
     words: set[str] = set()
     pairs: dict[str, Any] = {}
@@ -65,7 +71,20 @@ def read_program(content: bytes) -> Program:
                     waiting = text
     except Exception:  # raw arrays between the instructions, as joblib writes them, or damage: what was read counts
         whole = False
+        names |= dict.fromkeys(
+            found[2].decode() for found in _NAMED.finditer(content, file.tell()) if found[1][0] == len(found[2])
+        )
     return Program(tuple(names), frozenset(words), pairs, whole)
+
+
+def _unpacked(content: bytes) -> bytes:
+    """What joblib packed with zlib or gzip, no more of it than is read."""
+    if not content.startswith((b"x", b"\x1f\x8b")):
+        return content
+    try:
+        return zlib.decompressobj(wbits=47).decompress(content, MOST_BYTES)
+    except zlib.error:
+        return content
 
 
 def is_pickle(start: bytes) -> bool:
@@ -87,6 +106,8 @@ def way_out(path: Path, names: tuple[str, ...]) -> str:
     'skops.io.dump(joblib.load("m.joblib"), "m.skops")'
     """
     trusted, new = "where you trust it", path.stem
+    if names and all(_OF_TENSORS.match(name) for name in names):
+        return f'save it again: torch.save(torch.load("{path.name}", weights_only=True), "{new}.new.pt")'
     if any(name.startswith("torch") for name in names):
         state = f'torch.load("{path.name}", weights_only=False).state_dict()'
         return f'{trusted}: safetensors.torch.save_file({state}, "{new}.safetensors")'

@@ -9,14 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+from exhume.checkpoint_names import AVERAGE_KEYS, OPTIMISER_KEYS, STATE_KEYS, WRAPPERS
 from exhume.observing.beside import Beside
 
-STATE_KEYS = ("state_dict", "model_state_dict", "model")
-"""Where training scripts put the weights inside a checkpoint, and their optimiser and their moving average."""
-OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser", "optimiser_state_dict", "optim")
-AVERAGE_KEYS = ("ema", "model_ema", "ema_state_dict", "ema_model", "state_dict_ema")
-WRAPPERS = ("module.", "_orig_mod.", "ema_model.", "shadow.")
-"""What DataParallel, torch.compile and helpers for moving averages put before every name."""
 COUNTERS = ("n_averaged", "step", "initted", "decay", "num_updates", "updates")
 """What helpers for moving averages store beside the average itself."""
 
@@ -79,7 +74,12 @@ def _average(value: Any) -> dict[str, Tensor] | None:
 
 
 def optimiser_part(value: Any) -> dict[str, Any] | None:
-    """{"state": {number: {name: tensor}}, "param_groups": [{"params": [number, ...]}, ...]}, and nothing else."""
+    """{"state": {number: {name: tensor}}, "param_groups": [{"params": [number, ...]}, ...]}, and nothing else.
+
+    Lightning keeps a list of them, with one optimiser mostly.
+    """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     if not isinstance(value, Mapping):
         return None
     state, groups = value.get("state"), value.get("param_groups")

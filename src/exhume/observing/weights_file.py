@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from exhume.checkpoint_names import STATE_KEYS
 from exhume.errors import ExhumeError
 from exhume.observing.beside import Beside
-from exhume.observing.checkpoint_parts import STATE_KEYS, is_state_dict, parts_beside, tensors_beside, unwrapped
+from exhume.observing.checkpoint_parts import is_state_dict, parts_beside, tensors_beside, unwrapped
 from exhume.regular_file import regular
 from exhume.tensor_header import read_header
 
@@ -120,15 +121,17 @@ def _check_archive(path: Path, size: int) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
+            if any("/code/" in entry.filename for entry in entries):
+                raise ExhumeError(
+                    f"expected a PyTorch state dict in {path}, found a TorchScript archive, which is code; {WAY_OUT}"
+                )
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise ExhumeError(f"expected an archive as torch.save writes it, found {path} compressed; {WAY_OUT}")
             if sum(entry.file_size for entry in entries) > size:
                 raise ExhumeError(f"expected an archive of {size:,} bytes in {path}, found one that claims more")
             pickles = [entry for entry in entries if entry.filename.rpartition("/")[2] == "data.pkl"]
             if len(pickles) != 1 or pickles[0].file_size > LARGEST_PICKLE:
-                script = any("/code/" in entry.filename for entry in entries)
-                found = "a TorchScript archive, which is code" if script else "another archive"
-                raise ExhumeError(f"expected a PyTorch state dict in {path}, found {found}; {WAY_OUT}")
+                raise ExhumeError(f"expected a PyTorch state dict in {path}, found another archive; {WAY_OUT}")
             names = _names_in(archive.read(pickles[0]))
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as problem:
         found = str(problem) or "its end too early"

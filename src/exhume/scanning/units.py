@@ -1,6 +1,6 @@
 """Records behind a scaler, turned back: a pipeline keeps what it takes to undo its own scaling."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +30,23 @@ def in_own_units(rows: StoredRows, model: StoredObject, contents: Contents) -> S
         return values
 
     return replace(rows, read=read)
+
+
+def before_scaler(rows: StoredRows, reads: Iterable[str], contents: Contents) -> StoredRows | None:
+    """ONNX: the rows as they were before a Scaler of the inputs, y = (x - offset) * scale, whose outputs are read."""
+    taken, inputs = set(reads), contents.values["inputs"][:1]
+    before = [
+        node
+        for node in contents.objects_of("Scaler")
+        if taken & set(node.members["outputs"]) and node.members["inputs"][:1] == inputs
+    ]
+    offset, scale = (before[0].array(name) if len(before) == 1 else None for name in ("offset", "scale"))
+    if offset is None or scale is None:
+        return None
+    shift, factor = np.asarray(offset.read(), np.float64), np.asarray(scale.read(), np.float64)
+    if not {shift.size, factor.size} <= {1, rows.columns} or not factor.all():
+        return None
+    return replace(rows, read=lambda: np.asarray(rows.read(), np.float64) / factor + shift)
 
 
 def _scalers_before(model: StoredObject, contents: Contents) -> list[Undo]:

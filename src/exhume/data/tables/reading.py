@@ -16,6 +16,8 @@ SUFFIXES = (".csv", ".tsv", ".parquet")
 MOST_CELLS = 50_000_000
 LARGEST_FILE = 2**30
 MOST_CATEGORIES = 1000
+FEWEST_TO_TELL = 5
+"""Different numbers of a column that all end in zeros: fewer may do so by chance."""
 LONGEST_CELL = 10_000
 
 
@@ -101,7 +103,7 @@ def _column(name: str, cells: list[Any], path: Path) -> tuple[Column, list[Cell]
     numbers = [_number(cell) for cell in cells]
     known = [number for number in numbers if number is not None]
     if len(known) == len(cells):
-        return Column(name, decimals=max(_decimals(cell) for cell in cells)), list(known)
+        return Column(name, decimals=max(map(_decimals, cells)) or -_tens(known)), list(known)
     texts = [str(cell).strip() for cell in cells]
     categories = tuple(sorted(set(texts)))
     if len(categories) > MOST_CATEGORIES or not all(text.isprintable() for text in categories):
@@ -118,6 +120,18 @@ def _number(cell: Any) -> float | None:
     except (ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
+
+
+def _tens(values: list[float]) -> int:
+    """How many zeros all numbers of a column end in; none of a column with too few numbers to tell.
+
+    >>> _tens([1200.0, 300.0, 500.0, 0.0, 700.0]), _tens([1200.0, 300.0])
+    (2, 0)
+    """
+    if len(set(values)) < FEWEST_TO_TELL:
+        return 0
+    common = str(math.gcd(*map(int, values)))
+    return min(MOST_DECIMALS, len(common) - len(common.rstrip("0")))
 
 
 def _decimals(cell: Any) -> int:

@@ -22,7 +22,7 @@ MOST_DECIMALS = 6
 
 @dataclass(frozen=True)
 class Column:
-    """`categories`: None for numbers. `decimals`: with how many the table writes them."""
+    """`categories`: None for numbers. `decimals`: with how many the table writes them; -2 of a column of hundreds."""
 
     name: str
     categories: tuple[str, ...] | None = None

@@ -16,9 +16,8 @@ REMEDY = "nothing can be left out of an adapter; train it with differential priv
 
 
 def find(inventory: Inventory) -> Iterator[Finding]:
-    listed = {file.path for file in inventory.files}
     for file in inventory.files:
-        if file.path.name == CONFIG and any(file.path.with_name(name) in listed for name in TENSORS):
+        if file.path.name == CONFIG and any(file.path.with_name(name).is_file() for name in TENSORS):
             found = read_adapter(file.path.parent)
             place = file.name.removesuffix(CONFIG) + found.file.name
             if found.changes:
@@ -60,13 +59,15 @@ def _dimensions(layer: LowRank) -> int:
     if up.shape[0] <= layer.rank + 1:  # outputs that add up to zero take a dimension as well
         return layer.rank
     values = np.linalg.svd(up, compute_uv=False)
+    if values[0] == 0:
+        return layer.rank  # B as it began: nothing was trained
     falls = [
         (values[at] / max(values[at + 1], np.finfo(float).eps * values[0]), at + 1)
         for at in range(len(values) - 1)
         if values[at + 1] <= SMALL * values[0]
     ]
     fall, rank = max(falls, default=(0.0, layer.rank))
-    return rank if fall >= GAP and values[0] > 0 else layer.rank
+    return rank if fall >= GAP else layer.rank
 
 
 def _tokens(found: Adapter, where: str) -> Iterator[Finding]:

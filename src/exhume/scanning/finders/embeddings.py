@@ -5,7 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from exhume.checkpoint_names import own_name
 from exhume.formats.contents import StoredArray
+from exhume.scanning.finders.optimiser_states import BUFFERS
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory
 
@@ -20,9 +22,11 @@ def find(inventory: Inventory) -> Iterator[Finding]:
     left = MOST_BYTES
     for file, contents in inventory.models:
         for name, array in contents.arrays.items():
+            if contents.kind == "skops" or "lora_" in name or name.rpartition(".")[2] in BUFFERS:
+                continue  # coordinates of records, a factor of an adapter, or what an optimiser keeps
             if len(array.shape) != 2 or array.shape[0] < array.shape[1] or not NAMED.search(name.lower()):
                 continue
-            before = tables.setdefault((name, array.shape), (file.name, array))
+            before = tables.setdefault((own_name(name), array.shape), (file.name, array))
             left -= 8 * array.numbers
             if before[1] is array:
                 yield _one(file.name, name, array)
@@ -56,7 +60,7 @@ def _two(first: tuple[str, StoredArray], second: tuple[str, StoredArray]) -> Ite
             holds=Holds.VALUES,
             certainty=Certainty.LIKELY,
             what=f"{changed:,} of {rows:,} rows of an embedding table differ between two states",
-            where=f"{first[0]} and {second[0]}: {first[1].name}",
+            where=f"{first[0]}: {first[1].name} and {second[0]}: {second[1].name}",
             gives_away="which words or users occurred in the training between the two states, and which did not",
             remedy="publish one state, or train without weight decay on a frozen table",
             attack="none is needed: the numbers of the rows that differ are the words",

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 
+from exhume.checkpoint_names import AVERAGE_KEYS
 from exhume.formats.contents import Contents
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory
 
-KEYS = ("ema", "model_ema", "ema_state_dict", "ema_model", "state_dict_ema", "shadow", "shadow_params")
-"""Where training scripts put it: see `observing/checkpoint_parts.py`, which takes it from there for an audit."""
+KEYS = {*AVERAGE_KEYS, "shadow", "shadow_params"}
 
 
 def find(inventory: Inventory) -> Iterator[Finding]:
     models = list(inventory.models)
     for file, contents in models:
-        average = [name for name in contents.arrays if set(name.split(".")[:-1]) & set(KEYS)]
+        average = [name for name in contents.arrays if set(name.split(".")[:-1]) & KEYS]
         if average and len(average) < len(contents.arrays):
             yield _finding(f"{len(average):,} tensors of a moving average beside the weights", file.name, contents)
     named = [file for file, _ in models if "ema" in file.path.stem.lower().replace("-", "_").split("_")]

@@ -53,6 +53,6 @@ def _finding(what: str, where: str, certainty: Certainty) -> Finding:
         where=where,
         gives_away="gradients of the last batches: for a dense layer behind the input these are training records, "
         "weighted; no start of training is needed to use them",
-        remedy="publish the weights alone: model.state_dict() in torch, include_optimizer=False in Keras",
+        remedy="publish the weights alone: model.state_dict() in torch, load_model(PATH, compile=False) in Keras",
         attack="exhume audit: silent units on the momentum buffer or exp_avg",
     )

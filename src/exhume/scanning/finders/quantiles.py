@@ -22,16 +22,25 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             attribute, gives_away = KEPT[model.class_name]
             count = _count(model.members.get(attribute))
             if count:
-                yield Finding(
-                    rule="quantiles",
-                    holds=Holds.VALUES,
-                    certainty=Certainty.CERTAIN,
-                    what=f"{count:,} values in order ({model.class_name})",
-                    where=f"{file.name}: {model.where or model.class_name}.{attribute}",
-                    gives_away=gives_away,
-                    remedy="fit it on public data, clip columns at fixed bounds, or round the values",
-                    attack="none: extremes are often one person each; the others narrow down what a record can be",
+                yield _finding(
+                    count, model.class_name, f"{file.name}: {model.where or model.class_name}.{attribute}", gives_away
                 )
+        quantiles = contents.arrays.get("quantiles") if contents.kind == "ONNX" else None
+        if quantiles is not None and quantiles.numbers:
+            yield _finding(quantiles.numbers, "ONNX", f"{file.name}: {quantiles.name}", KEPT["QuantileTransformer"][1])
+
+
+def _finding(count: int, kind: str, where: str, gives_away: str) -> Finding:
+    return Finding(
+        rule="quantiles",
+        holds=Holds.VALUES,
+        certainty=Certainty.CERTAIN,
+        what=f"{count:,} values in order ({kind})",
+        where=where,
+        gives_away=gives_away,
+        remedy="fit it on public data, clip columns at fixed bounds, or round the values",
+        attack="none: extremes are often one person each; the others narrow down what a record can be",
+    )
 
 
 def _count(values: Any) -> int:

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+from exhume.checkpoint_names import own_name
 from exhume.formats.contents import Contents
+from exhume.scanning.finders.optimiser_states import BUFFERS
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, ScannedFile
 
 FEWEST_TENSORS = 2
+BESIDE = ("optimizer", "ema.", "scheduler")
 
 
 def find(inventory: Inventory) -> Iterator[Finding]:
@@ -36,11 +39,9 @@ def _weights(contents: Contents) -> frozenset[tuple[str, tuple[int, ...]]]:
     """Names and shapes, without what training scripts put in front of them and beside them."""
     found = set()
     for name, array in contents.arrays.items():
-        parts = name.split(".")
-        if parts[0] in ("optimizer", "optimizer_state_dict", "ema", "scheduler") or name.startswith("optimizer"):
+        if name.startswith(BESIDE) or name.rpartition(".")[2] in BUFFERS:
             continue
-        while parts and parts[0] in ("state_dict", "model_state_dict", "model", "module", "_orig_mod"):
-            parts = parts[1:]
-        if len(array.shape) >= 1 and parts:
-            found.add((".".join(parts), array.shape))
+        own = own_name(name)
+        if len(array.shape) >= 1 and own:
+            found.add((own, array.shape))
     return frozenset(found)

@@ -60,7 +60,7 @@ def _beside(file: ScannedFile) -> Iterator[Finding]:
         for word in SEEDS:
             if type(file.program.pairs.get(word)) is int:
                 yield _seed(file.program.pairs[word], f"{file.name}: {word}", Certainty.LIKELY)
-    if file.path.name.startswith("rng_state"):
+    if file.path.name.startswith(("rng_state", "random_states")):
         yield _stream(file.name)
     if file.suffix in _SETTINGS and file.contents is None and 0 < file.size <= LARGEST_SETTINGS:
         if file.path.name in ("config.json", "adapter_config.json"):

@@ -9,7 +9,7 @@ from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory
 from exhume.scanning.stored_rows import rows_of
 
-PER_CLASS = {"GaussianNB": ("theta_", "class_count_")}
+PER_CLASS = {"GaussianNB": ("theta_", "class_count_"), "KMeans": ("cluster_centers_", "labels_")}
 
 
 def find(inventory: Inventory) -> Iterator[Finding]:
@@ -19,12 +19,32 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             values = model.array(attribute)
             if values is not None:
                 yield _scaler(model, f"{file.name}: {model.where or model.class_name}.{attribute}", values)
+        for node in contents.objects_of("Scaler"):
+            values = node.array("offset")
+            if values is not None and values.numbers:
+                yield _scaler(node, f"{file.name}: {node.where}", values)
+        for layer in contents.objects_of("Normalization"):
+            kept = (layer.where, layer.members["group"])
+            values = next((array for name, array in contents.arrays.items() if set(name.split("/")) & set(kept)), None)
+            if values is not None:
+                yield _scaler(layer, f"{file.name}: {layer.where}", values)
         for model in contents.objects_of(*PER_CLASS):
             means, counts = (model.array(name) for name in PER_CLASS[model.class_name])
             if means is not None and counts is not None and len(means.shape) == 2:
-                single = np.flatnonzero(np.asarray(counts.read()).ravel()[: means.shape[0]] == 1)
+                told = np.asarray(counts.read()).ravel()
+                sizes = _sizes(told, means.shape[0]) if model.class_name == "KMeans" else told[: means.shape[0]]
+                single = np.flatnonzero(sizes == 1)
                 if len(single):
                     yield _single(model, f"{file.name}: {model.where or model.class_name}", means, single)
+
+
+def _sizes(labels: np.ndarray, clusters: int) -> np.ndarray:
+    """How many records each cluster has, by the cluster of each record."""
+    numbers, counts = np.unique(labels, return_counts=True)
+    sizes = np.zeros(clusters, dtype=np.int64)
+    known = (numbers >= 0) & (numbers < clusters)
+    sizes[numbers[known].astype(np.int64)] = counts[known]
+    return sizes
 
 
 def _scaler(model: StoredObject, where: str, values: StoredArray) -> Finding:

@@ -6,7 +6,7 @@ from exhume.formats.contents import Contents, StoredArray, StoredObject
 from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds, StoredRows
 from exhume.scanning.inventory import Inventory
 from exhume.scanning.stored_rows import rows_of, whole_numbers
-from exhume.scanning.units import OWN_UNITS, in_own_units
+from exhume.scanning.units import OWN_UNITS, before_scaler, in_own_units
 
 REMEDY = "publish a model that does not look records up, or replace them by centroids of many records each"
 KEPT_BY_CLASS = {
@@ -17,7 +17,11 @@ KEPT_BY_CLASS = {
 }
 """Attributes with a general name that hold records in these classes."""
 TREES = ("KDTree", "BallTree", "KDTree64", "BallTree64", "KDTree32", "BallTree32")
-DISTANCES = ("Scan", "CDist")
+PRECOMPUTED = "precomputed"
+"""Then rows are distances between records, and no records."""
+DISTANCES = ("Scan", "CDist", "dist_nan_euclidean")
+PASSED = ("Identity", "Cast", "Div", "Mul", "Reshape", "Transpose")
+"""ONNX: what a constant may go through before inputs are compared with it, e.g. the scale of a kernel."""
 
 
 def find(inventory: Inventory) -> Iterator[Finding]:
@@ -26,7 +30,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
         for model in contents.objects:
             name = "_fit_X" if "_fit_X" in model.members else KEPT_BY_CLASS.get(model.class_name)
             rows = None if name is None else rows_of(model.members.get(name), _numbers(model))
-            if rows is not None:
+            if rows is not None and PRECOMPUTED not in (model.members.get("metric"), model.members.get("affinity")):
                 kept.append(model)
                 own = in_own_units(rows, model, contents)
                 yield _finding(
@@ -54,11 +58,28 @@ def _constants(name: str, contents: Contents) -> Iterator[Finding]:
     """ONNX: distances from the input to each row of a constant, of which the nearest are taken."""
     if not any(True for _ in contents.objects_of("TopK")):
         return
-    for node in contents.objects_of(*DISTANCES):
-        for source in node.members["inputs"]:
-            rows = rows_of(contents.arrays.get(source))
-            if rows is not None:
-                yield _finding(rows, f"{name}: {source}", "nearest neighbours in ONNX", None)
+    for source, rows in compared_with(contents):
+        yield _finding(rows, f"{name}: {source}", "nearest neighbours in ONNX", None)
+
+
+def compared_with(contents: Contents) -> Iterator[tuple[str, StoredRows]]:
+    """ONNX: the constants that inputs are compared with, each once, before a scaler of the inputs."""
+    makers = {output: node for node in contents.objects_of(*PASSED) for output in node.members["outputs"]}
+    seen = set[str]()
+    waiting = [source for node in contents.objects_of(*DISTANCES) for source in node.members["inputs"]]
+    found: list[tuple[str, StoredRows]] = []
+    while waiting:
+        source = waiting.pop()
+        if source in seen:
+            continue
+        seen.add(source)
+        rows = rows_of(contents.arrays.get(source))
+        if rows is not None:
+            found.append((source, rows))
+        elif source in makers:
+            waiting += makers[source].members["inputs"]
+    for source, rows in found:
+        yield source, before_scaler(rows, seen, contents) or rows
 
 
 def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None, own_units: bool = False) -> Finding:

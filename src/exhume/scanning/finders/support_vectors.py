@@ -7,7 +7,7 @@ from exhume.formats.contents import StoredArray, StoredObject
 from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds, StoredRows
 from exhume.scanning.inventory import Inventory
 from exhume.scanning.stored_rows import rows_of, whole_numbers
-from exhume.scanning.units import OWN_UNITS, in_own_units
+from exhume.scanning.units import OWN_UNITS, before_scaler, in_own_units
 
 MACHINES = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM")
 NODES = ("SVMClassifier", "SVMRegressor")
@@ -25,7 +25,9 @@ def find(inventory: Inventory) -> Iterator[Finding]:
         for node in contents.objects_of(*NODES):
             rows = _rows_of_node(node)
             if rows is not None:
-                yield _finding(rows, f"{file.name}: {node.where}.support_vectors", node, "as the model saw them")
+                own = before_scaler(rows, node.members["inputs"], contents)
+                where = f"{file.name}: {node.where}.support_vectors"
+                yield _finding(own or rows, where, node, OWN_UNITS if own else "as the model saw them")
 
 
 def _rows_of_node(node: StoredObject) -> StoredRows | None:

@@ -28,7 +28,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             if count and model.class_name != "StringNormalizer":
                 where = f"{file.name}: {model.where or model.class_name}.{attribute}"
                 yield _words(count, model.class_name, where, Certainty.CERTAIN)
-        for layer in contents.objects_of("TextVectorization", "StringLookup"):
+        for layer in contents.objects_of("TextVectorization", "StringLookup", "IntegerLookup"):
             count = _count(layer.members["settings"].get("vocabulary"))
             if count:
                 yield _words(count, f"Keras {layer.class_name}", f"{file.name}: {layer.where}", Certainty.CERTAIN)
