@@ -39,7 +39,9 @@ def test_a_figure_by_name(exhume: Command, tmp_path: Path) -> None:
     assert last["figures"][0]["command"] == "exhume reproduce --quick fig3"
     assert (tmp_path / "out" / "quick" / "fig3" / "fig3.png").is_file()
     assert len(list((tmp_path / "out" / "quick" / "sweep" / "runs").iterdir())) == 2, "figures share their runs"
-    assert "| fig3: first | much | sphere, published attack: " in page.read_text()
+    written = page.read_text()
+    assert "### fig3\nFirst.\n" in written
+    assert "- Published: much\n- Here:\n\n    - sphere, published attack: " in written
     again = exhume(*arguments)
     assert again.returncode == 0
     assert "2 runs, 2 of them before" in again.stderr
