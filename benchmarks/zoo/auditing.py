@@ -7,9 +7,8 @@ from typing import Any
 from torch import Tensor
 
 import exhume
-from exhume.errors import ExhumeError
 from zoo.scoring import Score, score
-from zoo.victim import State, Trained
+from zoo.victim import Trained
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,14 @@ def audited(trained: Trained, budget: float, seed: int, *, with_records: bool) -
     """Never raises for what an audit does: that is a result, too."""
     began, used = time.monotonic(), time.process_time()
     try:
-        made, note = _audit(trained, budget, seed, with_records)
+        made = _audit(trained, budget, seed, with_records)
         seconds, processor = time.monotonic() - began, time.process_time() - used
-        return replace(_result(made, trained, note), seconds=round(seconds, 1), processor_seconds=round(processor, 1))
+        return replace(_result(made, trained), seconds=round(seconds, 1), processor_seconds=round(processor, 1))
     except Exception as problem:  # whatever goes wrong in an audit is a row of the table
         return Result(time.monotonic() - began, error=f"{type(problem).__name__}: {problem}")
 
 
-def _audit(trained: Trained, budget: float, seed: int, with_records: bool) -> tuple[exhume.Audit, str | None]:
+def _audit(trained: Trained, budget: float, seed: int, with_records: bool) -> exhume.Audit:
     known = trained.known
     records = (
         {"truth": trained.records.inputs, "control": trained.control.inputs, "labels": _labels(trained)}
@@ -53,32 +52,23 @@ def _audit(trained: Trained, budget: float, seed: int, with_records: bool) -> tu
         else {"input_shape": tuple(trained.records.inputs.shape[1:])}
     )
 
-    def ask(start: State | None) -> exhume.Audit:
-        return exhume.audit(
-            trained.model,
-            initial=start,
-            optimiser=known.optimiser,
-            average=known.average,
-            recipe=known.recipe,
-            budget_seconds=budget,
-            seed=seed,
-            **records,
-        )
-
-    if known.start is None or set(known.start) == set(trained.model.state_dict()):
-        return ask(known.start), None
-    try:
-        return ask(known.start), None
-    except ExhumeError as refusal:
-        # the one way that is left to say "of the head only": a start in which the other layers are as they are now
-        return ask({**trained.model.state_dict(), **known.start}), f"a start of some layers is refused: {refusal}"
+    return exhume.audit(
+        trained.model,
+        initial=known.start,
+        optimiser=known.optimiser,
+        average=known.average,
+        recipe=known.recipe,
+        budget_seconds=budget,
+        seed=seed,
+        **records,
+    )
 
 
 def _labels(trained: Trained) -> Tensor | None:
     return trained.records.labels if trained.records.labels.numel() == len(trained.records) else None
 
 
-def _result(made: exhume.Audit, trained: Trained, note: str | None) -> Result:
+def _result(made: exhume.Audit, trained: Trained) -> Result:
     found, content = made.subject.found, made.content()
     pieces = None
     scored = None
@@ -102,7 +92,7 @@ def _result(made: exhume.Audit, trained: Trained, note: str | None) -> Result:
         pieces=pieces,
         score=scored,
         attempts=[_attempt(line) for line in made.subject.attempts],
-        page=[*([note] if note else []), *sentences_of(content)],
+        page=sentences_of(content),
     )
 
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from exhume.layer_states import FAINT
 from exhume.observing.dense_layers import dense_layers
+from exhume.observing.known_start import KnownStart
 from exhume.observing.seen_layers import seen_layers
 
 
@@ -24,7 +25,7 @@ def offered(model: nn.Sequential) -> dict[str, float]:
     inputs = torch.randn(8, 30, generator=torch.Generator().manual_seed(1))
     model(inputs).square().sum().backward()
     made.step()
-    return {layer.name: layer.leak for layer in dense_layers(model, started, (30,))}
+    return {layer.name: layer.leak for layer in dense_layers(model, KnownStart(started, frozenset()), (30,))}
 
 
 @pytest.mark.parametrize(

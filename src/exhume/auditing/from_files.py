@@ -201,9 +201,9 @@ def _module_target(
 
 
 def _require_change(start: Start, file: WeightsFile) -> None:
-    if not isinstance(start, Mapping) or set(start) != set(file.tensors):
+    if not isinstance(start, Mapping) or not set(start) <= set(file.tensors):
         return
-    if all(torch.equal(value, start[name]) for name, value in file.tensors.items()):
+    if all(torch.equal(value, file.tensors[name]) for name, value in start.items()):
         raise ExhumeError(
             f"expected a start that differs from {file.path}, found the same weights twice: nothing was trained "
             "between them; give the weights before training, or an earlier checkpoint"

@@ -69,7 +69,7 @@ def target_of_module(
 
 def _known_to_have_moved(seen: SeenModule) -> set[str]:
     """Names of parameters. Those of a frozen extractor are public, whatever is published."""
-    before = {} if seen.started is None else dict(seen.started.named_parameters())
+    before = {} if seen.start is None else dict(seen.start.module.named_parameters())
     covered = {f"{layer.name}.{part}".lstrip(".") for layer in seen.observation.layers for part in ("weight", "bias")}
     return {
         key
@@ -80,11 +80,12 @@ def _known_to_have_moved(seen: SeenModule) -> set[str]:
 
 def _no_silence(seen: SeenModule, input_shape: tuple[int, ...]) -> str | None:
     """What keeps the silent-units attack from each layer but the head; None where a second state would do."""
-    still = (lambda name: False) if seen.started is None else unchanged(seen.trained, seen.started)
+    still = (lambda name: False) if seen.start is None else unchanged(seen.trained, seen.start)
     layers = seen_layers(seen.trained, input_shape, still)[:-1]
     if not layers:
         return "there is none but the head"
-    if seen.started is None and any(layer.why_not is None for layer in layers):
+    known = seen.start is not None and seen.start.whole
+    if not known and any(layer.why_not is None for layer in layers):
         return None
     same = "both states of it are the same, so nothing was trained between them"
     return "; ".join(f"layer {layer.name!r}: {layer.why_not or same}" for layer in layers)

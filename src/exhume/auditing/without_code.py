@@ -101,7 +101,14 @@ def notes_of(network: ReadNetwork, asked: str | None, truth: Truth | None) -> tu
 
 
 def start_of(network: ReadNetwork, path: Path) -> Mapping[str, Tensor]:
-    """The weights before training, under the names of those after it. Layers of other names count by their places."""
+    """The weights before training, under the names of those after it. Layers of other names count by their places.
+
+    A file with some of the layers alone says nothing of the others.
+    """
+    if kind_of(weights_in(path)) in (None, *_TENSORS):
+        tensors = tensors_in(path).tensors
+        if set(tensors) < set(network.file.tensors):
+            return tensors
     start = read_network(path)
     if start.order == network.order or set(start.file.tensors) == set(network.file.tensors):
         return start.file.tensors

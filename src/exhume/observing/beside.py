@@ -16,6 +16,7 @@ from exhume.errors import ExhumeError
 from exhume.layer_states import LayerStates
 from exhume.networks.loading import load_state
 from exhume.observing.dense_layers import dense_layers, in_order
+from exhume.observing.known_start import KnownStart
 from exhume.observing.optimiser_states import BUFFERS, Kept, kept_of, optimiser_layer
 from exhume.observing.seen_layers import seen_layers
 
@@ -65,7 +66,8 @@ def _of_average(
     now = dict(model.named_parameters())
     if all(torch.equal(value, now[name]) for name, value in other.named_parameters()):
         raise ExhumeError("it equals the weights, so their difference tells nothing")
-    return tuple(replace(layer, source="average") for layer in dense_layers(model, other, input_shape)), ()
+    whole = KnownStart(other, frozenset())
+    return tuple(replace(layer, source="average") for layer in dense_layers(model, whole, input_shape)), ()
 
 
 def _of_optimiser(

@@ -11,16 +11,17 @@ from exhume.features.rows import Rows, blocks
 from exhume.layer_states import FAINT, LayerStates, changed
 from exhume.networks.head import with_bias
 from exhume.observation import Observation
+from exhume.observing.known_start import KnownStart
 from exhume.observing.seen_layers import ORDER, seen_layers
 
 MOST_NUMBERS = 50_000_000  # of one state of a layer that is made from its rows; four of that size are held in float64
 
 
-def dense_layers(trained: nn.Module, started: nn.Module, input_shape: tuple[int, ...]) -> tuple[LayerStates, ...]:
+def dense_layers(trained: nn.Module, start: KnownStart, input_shape: tuple[int, ...]) -> tuple[LayerStates, ...]:
     """The layers that a silent-units attack can be made on, those that read the inputs first."""
-    modules = dict(started.named_modules())
+    modules = dict(start.module.named_modules())
     found = []
-    for seen in seen_layers(trained, input_shape, unchanged(trained, started)):
+    for seen in seen_layers(trained, input_shape, unchanged(trained, start)):
         before = modules[seen.name]
         ends = [with_bias(layer.weight, layer.bias) for layer in (before, seen.layer)]
         if seen.why_not is None and not torch.equal(ends[0], ends[1]):
@@ -54,7 +55,8 @@ def with_layers(observation: Observation) -> Observation:
     ends = observation.features.networks
     if observation.layers or len(ends) < 2:
         return observation
-    return replace(observation, layers=dense_layers(ends[-1].model, ends[0].model, ends[-1].input_shape))
+    start = KnownStart(ends[0].model, frozenset())
+    return replace(observation, layers=dense_layers(ends[-1].model, start, ends[-1].input_shape))
 
 
 def in_order(found: list[LayerStates]) -> tuple[LayerStates, ...]:
@@ -62,13 +64,15 @@ def in_order(found: list[LayerStates]) -> tuple[LayerStates, ...]:
     return tuple(sorted(found, key=lambda layer: ORDER.index(layer.reads)))
 
 
-def unchanged(trained: nn.Module, started: nn.Module) -> Callable[[str], bool]:
-    """Whether training left a module of this name alone."""
-    now, modules = dict(trained.named_modules()), dict(started.named_modules())
+def unchanged(trained: nn.Module, start: KnownStart) -> Callable[[str], bool]:
+    """Whether training is known to have left a module of this name alone."""
+    now, modules = dict(trained.named_modules()), dict(start.module.named_modules())
 
     def still(name: str) -> bool:
         before = modules[name].state_dict()
-        return all(torch.equal(value, before[key]) for key, value in now[name].state_dict().items())
+        return start.knows(name) and all(
+            torch.equal(value, before[key]) for key, value in now[name].state_dict().items()
+        )
 
     return still
 

@@ -20,16 +20,17 @@ from exhume.layer_states import LayerStates
 from exhume.network_ends import NetworkEnds
 from exhume.networks.feature_layout import feature_layout
 from exhume.networks.head import PenultimateFeatures, find_head, name_of, plain_head, with_bias
-from exhume.networks.loading import load_state, prepare_for_attack, with_statistics_of
+from exhume.networks.loading import prepare_for_attack
 from exhume.observation import Initial, Knowledge, Observation
 from exhume.observing.beside import Beside, layers_beside
 from exhume.observing.dense_layers import dense_layers, in_order
+from exhume.observing.known_start import KnownStart
 from exhume.observing.of_head import observe_head
 from exhume.observing.ridge_view import seen_as_ridge
 from exhume.recipe import Recipe
 
 Start = Mapping[str, Tensor] | Literal["zero"] | None
-"""The state dict before training, "zero" for a head that started at zero, None where nobody knows."""
+"""The state dict before training, or that of some layers; "zero" for a head that started at zero; None: unknown."""
 PROBES = 8
 MOVED = 1e-6  # relative change of features below which they are what they were
 
@@ -48,7 +49,8 @@ def observe(
     """What an attacker sees of a module: the features before its head, and the head's change, or the head itself.
 
     `head` is the name of a linear layer, the last one that is called if None. `initial` is the state dict before
-    training, "zero" for a head that started at zero, or None where nobody knows. `input_shape` is that of one input,
+    training, "zero" for a head that started at zero, or None where nobody knows; a state dict of some layers alone says
+    nothing of the others. `input_shape` is that of one input,
     `norm` that of every training row, if an attacker would know it. `optimiser` is the state dict of the optimiser and
     `average` that of a moving average of the model, where a checkpoint holds them beside the weights. `training` is the
     recipe, where its owner declares it.
@@ -71,8 +73,9 @@ class SeenModule:
     """W(T), of these features."""
     initial_head: Float[Tensor, "k p"] | None
     trained: nn.Module
-    """A copy in evaluation mode, and the same with its weights before training where they are known."""
-    started: nn.Module | None
+    """A copy in evaluation mode."""
+    start: KnownStart | None
+    """The same with its weights before training, as far as they are known."""
     drift: float | None
     """How far the features moved in training, over their own size; None where their start is not known."""
     notes: tuple[str, ...]
@@ -95,42 +98,42 @@ def look_at(
     said = prepare_for_attack(trained)
     probe = torch.zeros(2, *input_shape).to(next(trained.parameters()))
     name = name_of(trained, plain_head(trained, head, probe))
-    started = _at_start(trained, initial) if isinstance(initial, Mapping) else None
+    known = KnownStart.of(trained, initial) if isinstance(initial, Mapping) else None
     end, last = _end(trained, name, probe)
-    start, first = (None, None) if started is None else _end(started, name, probe)
-    drift = None if start is None else _drift(end.networks[0], start.networks[0])
-    moved = start is not None and drift is not None and drift > MOVED
-    knowledge = Knowledge(norm=norm, initial=_initial(initial), initial_body=moved)
-    features = end if start is None or not moved else averaged_features(start, end)
+    began, first = (None, None) if known is None else _end(known.module, name, probe)
+    if known is not None and not known.knows(name):
+        first = None
+    drift = (
+        _drift(end.networks[0], began.networks[0]) if began is not None and known is not None and known.whole else None
+    )
+    moved = began is not None and drift is not None and drift > MOVED
+    knowledge = Knowledge(norm=norm, initial=_initial(initial, first), initial_body=moved)
+    features = end if began is None or not moved else averaged_features(began, end)
     seen = seen_as_ridge(observe_head(features, last, knowledge, image_shape, initial=first))
+    if known is not None and not seen.features.is_network and known.stands_still(trained, apart_from=name):
+        seen = replace(seen, features=replace(seen.ridge, trained=False))
     published: RidgeFeatures | ModuleFeatures = end
     form = []
     if not seen.features.is_network:
         published = seen_as_ridge(observe_head(end, last, Knowledge())).ridge
         form = [f"The features are {published.form('W')}: tried out."]
-    layers: tuple[LayerStates, ...] = () if started is None else dense_layers(trained, started, input_shape)
+    layers: tuple[LayerStates, ...] = () if known is None else dense_layers(trained, known, input_shape)
     others, unused = ((), ()) if beside is None else layers_beside(trained, beside, input_shape)
     return SeenModule(
         observation=replace(
             seen,
             layers=in_order([*layers, *others]),
-            ends=None if started is None else NetworkEnds(started, trained),
+            ends=NetworkEnds(known.module, trained) if known is not None and known.whole else None,
         ),
         published=published,
         head_name=name,
         head=last[:, : published.p],  # φ(Wx + b) has no constant feature, and so no weight for one
         initial_head=None if first is None else first[:, : published.p],
         trained=trained,
-        started=started,
+        start=known,
         drift=drift,
         notes=tuple(note for note in (said, *form, *unused) if note),
     )
-
-
-def _at_start(trained: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
-    started = copy.deepcopy(trained)
-    load_state(started, with_statistics_of(trained.state_dict(), state), "the initial weights")
-    return started
 
 
 def _end(module: nn.Module, head: str, probe: Tensor) -> tuple[ModuleFeatures, Float[Tensor, "k p"]]:
@@ -152,8 +155,8 @@ def _drift(trained: PenultimateFeatures, started: PenultimateFeatures) -> float:
     return float((now - before).norm()) / size if size > 0 else 0.0
 
 
-def _initial(initial: Start) -> Initial:
-    return "known" if isinstance(initial, Mapping) else "zero" if initial == "zero" else "distribution"
+def _initial(initial: Start, head: Tensor | None) -> Initial:
+    return "known" if head is not None else "zero" if initial == "zero" else "distribution"
 
 
 def default_input_shape(model: nn.Module) -> tuple[int, ...]:
