@@ -2,43 +2,27 @@
 
     python benchmarks/firing.py --victims cancer-sgd --seeds 3:5 --rounds 20
 
-The attack is not told n. Seconds are those of this process on its cores. With --picture PATH the candidates of the
-first victim and seed are drawn instead: how far each is from a record, against its own blur.
+With --picture PATH the candidates of the first victim and seed are drawn instead: how far each is from a record,
+against its own blur.
 """
 
 import argparse
-import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
+from on_victims import observed, print_table
 from zoo.registry import VICTIMS
 
-import exhume
 from exhume.attacks.firing.attack import FiringPatterns
 from exhume.attacks.firing.search import SETTLED
 from exhume.attacks.foundation.judgement import Resources
 
 
-def row(name: str, seed: int, rounds: int) -> str:
-    trained = VICTIMS[name].train(seed)
-    observation = exhume.observe(trained.model, initial=trained.before)
-    began = time.process_time()
-    found = exhume.reconstruct(observation, method=FiringPatterns(rounds), seed=seed)
-    seconds = time.process_time() - began
-    records = trained.records.inputs.flatten(start_dim=1)
-    away = torch.cdist(records, found.inputs.to(records))
-    errors = (away / records.norm(dim=1, keepdim=True)).min(dim=1).values
-    wrong = int(((away / records.norm(dim=1, keepdim=True)).min(dim=0).values > 0.1).sum())
-    near = int((errors < 0.1).sum())
-    shown = f"{near} of {len(records)} | {len(found.inputs)} ({wrong}) | {errors.median():.1g}"
-    return f"| {name} | {seed} | {shown} | {found.held_out_loss:.1g} | {seconds:.0f} |"
-
-
 def draw(name: str, seed: int, rounds: int, path: Path) -> None:
     trained = VICTIMS[name].train(seed)
     method = FiringPatterns(rounds)
-    seen = method.view(exhume.observe(trained.model, initial=trained.before))
+    seen = method.view(observed(trained))
     resources = Resources(None, torch.float32, torch.float32, torch.device("cpu"))
     case = method.open_case(seen, seed, 0.1, resources)
     last = list(method.steps(case.problem))[-1].state.tensors
@@ -64,13 +48,7 @@ def main() -> None:
     if options.picture is not None:
         draw(options.victims[0], first, options.rounds, options.picture)
         return
-    print(
-        "| victim | seed | within a tenth | candidates (wrong) | median error | left of held-out units | core seconds |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for name in options.victims:
-        for seed in range(first, last):
-            print(row(name, seed, options.rounds), flush=True)
+    print_table(options.victims, range(first, last), FiringPatterns(options.rounds))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from exhume.attacks.heavy_ball import HeavyBall, ModuleHeavyBall
 from exhume.attacks.informed.attack import InformedAttack
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.prior.attack import ImagePrior
+from exhume.attacks.rewind.attack import Rewind
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
@@ -59,11 +60,11 @@ def random_features(name: str = "relu", bias: bool = False) -> Observation:
 
 
 @cache
-def two_layers() -> Observation:
+def two_layers(width: int = 200) -> Observation:
     """A network W₂ relu(W₁ x), trained by plain gradient descent, and its weights before training."""
     stream, inputs = torch.Generator().manual_seed(3), samples().double()
-    first = torch.randn(200, D, generator=stream, dtype=torch.float64) / D**0.5
-    head = torch.randn(1, 200, generator=stream, dtype=torch.float64) / 200**0.5
+    first = torch.randn(width, D, generator=stream, dtype=torch.float64) / D**0.5
+    head = torch.randn(1, width, generator=stream, dtype=torch.float64) / width**0.5
     weights = [first.clone(), head.clone()]
     for _ in range(300):
         reached = inputs @ weights[0].T
@@ -131,6 +132,7 @@ CASES: dict[str, Callable[[], MethodCase]] = {
     "module-newton": lambda: MethodCase(network(), ModuleNewton(iterations=15, starts=1)),
     "ntk": lambda: MethodCase(two_layers(), NtkAttack(iterations=60, **SHORT), "rows"),
     "kkt": lambda: MethodCase(two_layers(), KktAttack(iterations=60, **SHORT), "rows"),
+    "rewind": lambda: MethodCase(replace(two_layers(600), initial_rows=None), Rewind(2)),
     "firing-patterns": lambda: MethodCase(two_layers(), FiringPatterns(2), "rows"),
     "informed": lambda: MethodCase(with_known(random_features(), False), InformedAttack(20)),
     "informed, with labels": lambda: MethodCase(with_known(random_features(), True), InformedAttack(20)),

@@ -34,6 +34,7 @@ BUILT_IN = (
     ("ntk", "exhume.attacks.tangent.any_depth:ModuleTangentAttack"),
     ("kkt", "exhume.attacks.tangent.newton:KktAttack"),
     ("silent-units", "exhume.attacks.silent.attack:SilentUnits"),
+    ("rewind", "exhume.attacks.rewind.attack:Rewind"),
     ("firing-patterns", "exhume.attacks.firing.attack:FiringPatterns"),
     ("informed", "exhume.attacks.informed.attack:InformedAttack"),
     ("replay", "exhume.attacks.replay.attack:Replay"),

@@ -14,10 +14,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhume.attacks.foundation.distinct_outputs import distinct_outputs
 from exhume.attacks.foundation.spectrum import Spectrum
 from exhume.errors import UsageError
 from exhume.layer_states import LayerStates
-from exhume.observation import REPEATED, Observation
+from exhume.observation import Observation
 
 NORMAL_MEDIAN = 0.67  # of the absolute value of a standard normal variable: the usual preactivation
 
@@ -98,21 +99,6 @@ def firing_layer(
         states.bias,
         basis,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class DistinctOutputs:
-    """Outputs of a head that do not repeat each other: `rows` = directionsᵀ × the outputs."""
-
-    directions: Float[Tensor, "k q"]
-    rows: Float[Tensor, "q h"]
-
-
-def distinct_outputs(change: Float[Tensor, "k h"]) -> DistinctOutputs:
-    """The two outputs of a two-class cross-entropy move oppositely: error signals have one dimension fewer."""
-    left, values, _ = torch.linalg.svd(change, full_matrices=False)
-    directions = left[:, values > REPEATED * values[0]]
-    return DistinctOutputs(directions, directions.T @ change)
 
 
 def left_by_firing(layer: FiringLayer, candidates: Float[Tensor, "m c"]) -> float:
