@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from page_checks import CONTRAST
+from page_checks import CONTRAST, HEADINGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
@@ -38,6 +38,7 @@ def test_it_opens_without_complaints_or_a_single_request(visit: Visit, pages: di
     assert outside == [pages[name].as_uri()]
     assert overflow(opened.page) == 0
     assert opened.page.locator("h1").inner_text().startswith("Partly recovered: ")
+    assert opened.page.evaluate(HEADINGS) == []
 
 
 def test_it_can_be_used_within_a_second(browser: "Browser", pages: dict[str, Path]) -> None:
