@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE = 60_000  # milliseconds: what stands on a page after a moment takes longer on a busy machine
 VIEWPORT: "ViewportSize" = {"width": 1200, "height": 900}
 
 
@@ -35,6 +36,7 @@ def browser() -> "Iterator[Browser]":
     with playwright.sync_playwright() as driver:
         # inside a container Chromium has no sandbox of its own; the page is ours, and there is no network for it
         started = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        playwright.expect.set_options(timeout=PATIENCE)
         yield started
         started.close()
 
