@@ -15,7 +15,7 @@ from exhume.data.load import load
 from exhume.experiments.run import RunFolder
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume.report.content import collect
-from exhume.report.page import render
+from exhume.report.page import write_page
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.random_features import RandomFeaturesConfig
 
@@ -71,7 +71,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (run.path / "truth.safetensors").unlink()
     contents["no truth"] = collect(run, reveal=False)
     for name, content in contents.items():
-        (folder / f"{name}.html").write_text(render(content), encoding="utf-8")
+        write_page(content, folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in contents}
 
 
