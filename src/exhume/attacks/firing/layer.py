@@ -22,7 +22,7 @@ from exhume.observation import REPEATED, Observation
 NORMAL_MEDIAN = 0.67  # of the absolute value of a standard normal variable: the usual preactivation
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FiringLayer:
     """`halfway` and `moved`: W̃ in the middle of training, and how far it went. `change` and `head_change` have mean
     square 1, and so have the columns of `signals`, [W₂(0), ΔW₂]. `head_scale` takes the first k coefficients of a
@@ -100,7 +100,7 @@ def firing_layer(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DistinctOutputs:
     """Outputs of a head that do not repeat each other: `rows` = directionsᵀ × the outputs."""
 
