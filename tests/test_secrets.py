@@ -11,10 +11,12 @@ import json
 import os
 import pkgutil
 import re
+import signal
 import socket
 import stat
 import subprocess
 import sys
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,6 +179,82 @@ def refuse(event, arguments):  # a hook that is asked after the watch, so that n
         raise OSError("no network in this test")
 time.sleep = lambda seconds: None
 """
+
+
+METHODS = """
+import torch
+from torch import nn
+import exhume
+def observed(body, shape, **more):
+    model = nn.Sequential(*body, nn.ReLU(), nn.Linear(48, 3))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(torch.rand(3, *shape)), torch.arange(3)).backward()
+        optimiser.step()
+    return exhume.observe(model, initial=before, input_shape=shape, **more)
+torch.manual_seed(0)
+recipe = exhume.Recipe(optimiser="sgd", rate=0.1, steps=5, labels=(0, 1, 2))
+dense = observed([nn.Linear(8, 48)], (8,), training=recipe)
+pictures = observed([nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 48)], (1, 6, 6))
+for current, seen, method in (
+    ("replay", dense, exhume.Replay(iterations=3)),
+    ("firing-patterns", dense, exhume.FiringPatterns(2)),
+    ("dense-spans", pictures, exhume.DenseSpan(1, 5)),
+):
+    assert exhume.reconstruct(seen, method=method, samples=3).method == current
+"""
+
+
+def test_no_method_that_audits_networks_opens_a_socket() -> None:
+    """Those that the commands of the flow do not make."""
+    before, _, after = WATCHED.partition("from exhume.cli.app")
+    assert sockets_of("", watched=before + METHODS + "print('SOCKETS ' + json.dumps(used))") == []
+    assert after
+    probe = "current = 'probe'\nimport socket\nsocket.socket().close()\n"
+    assert sockets_of("", watched=before + probe + "print('SOCKETS ' + json.dumps(used))"), "the watch sees one"
+
+
+SERVED = """
+import json, sys
+used = []
+def watch(event, arguments):
+    if event in ("socket.bind", "socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo"):
+        used.append([event, repr(arguments[1] if event != "socket.getaddrinfo" else arguments[0])])
+sys.addaudithook(watch)
+from exhume.cli.app import main
+try:
+    main()
+finally:
+    print("SOCKETS " + json.dumps(used))
+"""
+
+
+def test_the_page_of_this_machine_listens_here_and_calls_nobody(tmp_path: Path) -> None:
+    """Whatever its sockets do, from the start to Ctrl-C, with a file that was dropped in between."""
+    pytest.importorskip("uvicorn", reason="no web framework: pip install 'exhume[web]'")
+    write_network(tmp_path / "net")
+    command = [sys.executable, "-c", SERVED, "serve", "--out", str(tmp_path / "audits"), "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    try:
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["address"]
+        file = (tmp_path / "net" / "after.safetensors").read_bytes()
+        host = "/".join(address.split("/")[:3])
+        own = {"Sec-Fetch-Site": "same-origin", "Origin": host}
+        dropped = urllib.request.Request(f"{address}files?name=after.safetensors", file, own)
+        for asked in (address, dropped):
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                assert answer.status == 200
+        server.send_signal(signal.SIGINT)
+        said, _ = server.communicate(timeout=60)
+    finally:
+        server.kill()
+        server.wait()
+    used = json.loads(said.rpartition("SOCKETS ")[2])
+    assert [event for event, _ in used if event != "socket.bind"] == []
+    assert {address.partition(",")[0] for _, address in used} == {"('127.0.0.1'"}
 
 
 def test_data_fetch_is_the_one_that_does(tmp_path: Path) -> None:
