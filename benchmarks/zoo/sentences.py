@@ -14,7 +14,7 @@ _CERTIFIED = re.compile(r"^\w[\w ]*: ([\d,]+) training \w+ can be read")
 _RANK = re.compile(r"(?:spans only|change has rank|change spans) (\d+)")
 _GAP = re.compile(r"largest gap of only ([\d.e+-]+)")
 _MOVED = re.compile(r"features moved by ([\d.e+-]+) of their size in training: (\w+)")
-_HOLDS = re.compile(r"A last layer of p = ([\d,]+) parameters can hold")
+_HOLDS = re.compile(r"A last layer of .*?p = ([\d,]+) (?:parameters|independent equations, which) can hold")
 STILL = 1e-6
 _DENIALS = (
     "is not the training data",

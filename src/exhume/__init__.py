@@ -19,6 +19,8 @@ from exhume.version import VERSION as __version__
 if TYPE_CHECKING:
     from exhume.activations import Activation, register_activation
     from exhume.api import evaluate, load_observation, rank, reconstruct
+    from exhume.attacks.dense_spans.attack import DenseSpan
+    from exhume.attacks.firing.attack import FiringPatterns
     from exhume.attacks.heavy_ball import HeavyBall
     from exhume.attacks.informed.attack import InformedAttack
     from exhume.attacks.modules.newton import ModuleNewton
@@ -49,7 +51,9 @@ _HOMES = {
     "Activation": "exhume.activations",
     "Audit": "exhume.auditing.audit",
     "DataSource": "exhume.data.sources",
+    "DenseSpan": "exhume.attacks.dense_spans.attack",
     "Evaluation": "exhume.metrics.errors",
+    "FiringPatterns": "exhume.attacks.firing.attack",
     "Gauge": "exhume.theory",
     "HeavyBall": "exhume.attacks.heavy_ball",
     "ImagePrior": "exhume.attacks.prior.attack",
@@ -91,7 +95,9 @@ __all__ = [
     "Activation",
     "Audit",
     "DataSource",
+    "DenseSpan",
     "Evaluation",
+    "FiringPatterns",
     "Gauge",
     "HeavyBall",
     "ImagePrior",

@@ -196,6 +196,7 @@ def test_the_gauge_answers_and_refuses_as_the_command_does(ask: Any) -> None:
     found = ask("GET", "gauge?p=6000&d=100&n=20").json()
     assert (found["zone"], found["ratio"]) == ("data", 3.0)
     assert found["sentences"][0].startswith("A last layer of p = 6,000 parameters")
+    assert 'aria-label="Gauge on a log scale: p = 6,000, thresholds n = 20 and d n = 2,000' in found["drawing"]
     assert [ask("GET", f"gauge?p={p}&d=1").status_code for p in ("", "0", "-1", "1e3", "٣", "9" * 30)] == [422] * 6
 
 

@@ -32,7 +32,7 @@ ADDED = "added: the numbers of all later records rise there"
 MOVED_TO = "added, or the boundary moved to it"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChangedRow:
     """A record of one version that the other does not store. `place`: its row there, from 0. `number`: its row in the
     training set of that version, if the file says it."""

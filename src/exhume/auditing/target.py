@@ -23,7 +23,7 @@ from exhume.observation import Knowledge, Observation
 from exhume.observing.of_head import observe_head
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AuditTarget:
     """An observation, and what only the owner of the model has: the head itself, its start, its bias, the layers."""
 

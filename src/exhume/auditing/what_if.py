@@ -30,7 +30,7 @@ PRIVATE_STEPS = 100
 MOST_FEATURES = 200_000_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Defended:
     """The weights as they would be published: the target with what an attacker sees, and the head for the outputs."""
 

@@ -75,7 +75,7 @@ def _carried_out(request: AuditRequest, progress: "ProgressFolder | None", json:
         question = read_question(request, tried)
     seen = question.target.observation
     n = request.samples if question.truth is None else len(question.truth.inputs)
-    say(explain(gauge(seen.equations, seen.d, n))[0], json)
+    say(explain(gauge(seen.equations, seen.d, n), parameters=seen.p)[0], json)
     for note in question.target.notes:
         say(note, json)
     with _bars() as watch:

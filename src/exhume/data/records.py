@@ -27,7 +27,7 @@ MEMBER_NAME, LABELS_NAME = "member", "labels"
 ARRAYS = (".npz", ".npy")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Records:
     """`rows` as inputs or embeddings; `names` to tell them by; `members` where the file says which were trained on.
 

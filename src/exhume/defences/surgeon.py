@@ -39,7 +39,7 @@ SINGULAR = 1e-12  # of K's largest eigenvalue: directions of the labels that no 
 NEEDED = 1e-9  # 1 − h below this: the fit cannot be kept without this weight
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Surgery:
     """The weights that are left (k × p'), and which they are (increasing)."""
 

@@ -34,7 +34,7 @@ INSIDE = (
 RANKING_FILE, SPAN_FILE = "ranking.csv", "span.safetensors"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RankedRecords:
     ranking: Ranking
     names: tuple[str, ...]

@@ -16,7 +16,7 @@ from exhume.errors import ExhumeError
 from exhume.files import read_tensors, require_tensors, write_tensors
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Truth:
     """The training data as the victim saw it, and the way back to pixels.
 

@@ -113,7 +113,7 @@ class PlainRows:
         return bytes(sums)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeldRows(PlainRows):
     """V in memory."""
 

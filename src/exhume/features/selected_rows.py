@@ -10,7 +10,7 @@ from exhume.errors import ExhumeError
 from exhume.features.rows import PlainRows, Rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SelectedRows(PlainRows):
     """The rows `index` of other rows, in their order. They stay where they are and are picked out block by block."""
 

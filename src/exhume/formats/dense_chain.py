@@ -20,7 +20,7 @@ Buffers = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray | None]]]
 """Of a kernel and of a bias, for each layer in order."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseLayer:
     """`weight` has one row an output. `name` is the layer's own where the file has one."""
 
@@ -29,7 +29,7 @@ class DenseLayer:
     bias: np.ndarray | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseChain:
     """`buffers` are what an optimiser keeps of each layer, by torch's names, where the file has it."""
 

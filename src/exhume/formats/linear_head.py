@@ -26,7 +26,7 @@ NODES = ("LinearClassifier", "LinearRegressor")
 Prepare = Callable[[np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearHead:
     """`weight` has one row per output. `loss`: None where the file does not tell. `classes`: labels in the order of the
     outputs, None for numbers. `prepare`: what the file does to a record before the model, None for nothing."""

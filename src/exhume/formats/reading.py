@@ -12,6 +12,9 @@ PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 _COMPRESSED = (b"\x1f\x8b", b"x\x9c", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18")
 _MODELS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hdf5", ".onnx", ".skops", ".npy", ".npz")
 
+SUFFIXES = (*_MODELS, *PICKLES)
+"""Names of files that are looked into, for those who choose files by their names."""
+
 
 def kind_of(path: Path) -> str | None:
     """safetensors, shards, torch, keras, h5, onnx, skops, npy, npz or pickle; None for anything else."""

@@ -61,7 +61,7 @@ def observe(
     return replace(seen.observation, recipe=training)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SeenModule:
     """The observation of a module, and what else was seen on the way to it."""
 

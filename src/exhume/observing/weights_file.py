@@ -38,7 +38,7 @@ _OTHERS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WeightsFile:
     """The tensors of a file under their names, what identifies the file, and what a checkpoint has beside them."""
 

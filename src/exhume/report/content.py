@@ -259,8 +259,11 @@ def gauge_section(subject: Subject, evidence: Evidence) -> dict[str, Any]:
     samples = len(evidence.rows) if has_truth else subject.samples
     count = _count(subject.found, subject.observation, has_truth, samples)
     measured = gauge(subject.observation.equations, subject.observation.d, count.n)
+    last_layer = subject.observation.p
     return {
         "p": measured.p,
+        "last_layer": last_layer,
+        "parameters": max(last_layer, sum(layer["parameters"] for layer in subject.layers)),
         "d": measured.d,
         "n": measured.n,
         "n_source": count.source,
@@ -269,7 +272,7 @@ def gauge_section(subject: Subject, evidence: Evidence) -> dict[str, Any]:
         "capacity": measured.capacity,
         "zone": measured.zone,
         "zone_title": ZONE_TITLES[measured.zone],
-        "sentences": explain(measured),
+        "sentences": explain(measured, parameters=last_layer),
     }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from exhume.errors import ExhumeError
 from exhume.formats.contents import Contents
+from exhume.formats.extras import MissingExtra
 from exhume.formats.links import REFUSED, leads_out
 from exhume.formats.pickles import MOST_BYTES, Program, read_program
 from exhume.formats.reading import kind_of, read_contents
@@ -23,6 +24,13 @@ class Unread:
 
     name: str
     reason: str
+    extra: str | None = None
+    """The extra of exhume that reads such files, where it is not installed."""
+
+    @classmethod
+    def of(cls, name: str, problem: ExhumeError, base: Path) -> "Unread":
+        extra = problem.extra if isinstance(problem, MissingExtra) else None
+        return cls(name, without_folders(str(problem), base), extra)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +80,7 @@ def take_stock(root: Path) -> Inventory:
         try:
             files.append(_open(path, shown, unread, base))
         except ExhumeError as problem:
-            unread.append(Unread(shown, without_folders(str(problem), base)))
+            unread.append(Unread.of(shown, problem, base))
             files.append(ScannedFile(path, shown, _size(path), None))
     return Inventory(root, tuple(files), tuple(unread), tuple(folders))
 
@@ -92,7 +100,7 @@ def _open(path: Path, name: str, unread: list[Unread], base: Path) -> ScannedFil
     except ExhumeError as problem:
         if kind == "torch":
             program = _program_of_archive(path)
-        unread.append(Unread(name, without_folders(str(problem), base)))
+        unread.append(Unread.of(name, problem, base))
         return ScannedFile(path, name, size, kind, program=program)
 
 

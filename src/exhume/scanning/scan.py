@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError
-from exhume.private_paths import without_folders
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, Unread, take_stock
 from exhume.scanning.registry import FINDERS, READ_NUMBERS, Finder
@@ -39,6 +38,11 @@ class Scan:
         return Answer.UNKNOWN if self.unread else Answer.NO
 
     @property
+    def missing_extras(self) -> tuple[str, ...]:
+        """What to install so that more can be read."""
+        return tuple(sorted({item.extra for item in self.unread if item.extra is not None}))
+
+    @property
     def sentence(self) -> str:
         """Answers the question, and says what the answer rests on."""
         not_read = f" {_count(len(self.unread), 'file')} could not be read." if self.unread else ""
@@ -67,7 +71,7 @@ class Scan:
             "answer": self.answer.value,
             "sentence": self.sentence,
             "findings": [finding.to_json() for finding in self.findings],
-            "unread": [{"where": item.name, "reason": item.reason} for item in self.unread],
+            "unread": [{"where": item.name, "reason": item.reason, "extra": item.extra} for item in self.unread],
             "files": len(self.inventory.files),
             "bytes": self.inventory.size,
             "rules": dict(Counter(finding.rule for finding in self.findings)),
@@ -101,7 +105,7 @@ def _looked(find: Finder, inventory: Inventory) -> tuple[list[Finding], list[Unr
             try:
                 found += find(replace(inventory, files=(file,)))
             except ExhumeError as problem:
-                failed.append(Unread(file.name, without_folders(str(problem), inventory.root)))
+                failed.append(Unread.of(file.name, problem, inventory.root))
         return found, failed
 
 

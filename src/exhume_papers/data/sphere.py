@@ -1,7 +1,7 @@
 """Synthetic rows: uniform on the sphere of radius sqrt(d), or on its cut with a random subspace."""
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from exhume_papers.machine import check_fits
 DATA_STREAM = 0x64617461
 
 
-class SphereSample(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class SphereSample:
     rows: Float[Tensor, "n d"]
     labels: Float[Tensor, " n"]
 

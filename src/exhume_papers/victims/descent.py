@@ -23,7 +23,7 @@ ADAM_DECAYS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedModule:
     """The trained module (a copy; the given one is untouched), both ends of the way, and how it went."""
 

@@ -62,7 +62,7 @@ class RandomFeaturesConfig(VictimConfig):
         return self.params
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Victim:
     """A trained model: what an attacker sees of it, and what only its owner knows."""
 

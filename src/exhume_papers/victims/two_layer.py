@@ -84,7 +84,7 @@ class TwoLayerConfig(NetworkConfig):
         return self.width
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TwoLayerVictim:
     """A trained network: what an attacker sees of it, and what only its owner knows."""
 
@@ -165,7 +165,7 @@ def _initial_rows(config: TwoLayerConfig, rows: DrawnRows, dtype: torch.dtype) -
     return rows if config.first_scale == 1 else HeldRows(config.first_scale * hold(rows, dtype=dtype).values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult:
     rows: Rows
     head: Float[Tensor, "k h"]

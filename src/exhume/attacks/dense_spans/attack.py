@@ -158,7 +158,7 @@ def _spans(observation: Observation) -> DenseSpans | None:
     return found if found.changes else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseCase:
     """Units of the first dense layer are held out. `used` are the others."""
 

@@ -26,7 +26,7 @@ ALIKE = 0.7  # the correlation from which on two starts are taken to show one pi
 ROUNDS = 3  # in which the mean settles
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SmoothPictures:
     shape: tuple[int, int, int]
     amplitude: Float[Tensor, "height width"]
@@ -43,7 +43,7 @@ class SmoothPictures:
         return BRIGHTNESS * brightness + smooth.reshape(z.shape)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Start:
     """Where a start ended. `loss`: what its pictures leave, with the price of their roughness."""
 

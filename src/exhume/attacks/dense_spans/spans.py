@@ -29,7 +29,7 @@ class Evaluations:
     passes: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseSpans:
     """`changes` of dense layers by name, in the order of their calls; `network` has the weights halfway."""
 

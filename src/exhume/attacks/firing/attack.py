@@ -177,7 +177,7 @@ def _restored(state: State, layer: FiringLayer) -> Place:
     return Place(belief, float(numbers["surprise"]), float(numbers["unexplained"]), rounds, idle)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FiringCase:
     """One layer made ready; candidates are multiples of x̃, inside the span of the layer's change where it shows one."""
 

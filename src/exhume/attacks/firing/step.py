@@ -21,7 +21,7 @@ BLOCK_NUMBERS = 10_000_000  # of the products of parts that are held at once
 TRIALS = 3  # shorter steps are tried so often before the covariances are renewed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Move(Stacked):
     candidates: Float[Tensor, "m c"]
     coefficients: Float[Tensor, "m s"]

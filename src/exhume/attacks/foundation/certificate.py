@@ -72,7 +72,7 @@ def split_rows(p: int, fraction: float = HELD_OUT_FRACTION) -> RowSplit:
     return RowSplit(p - kept, kept // 2, kept - kept // 2)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlaceSplit:
     """Places of a network's weights: the attack's, those that choose between its results, those of the verdict."""
 

@@ -22,7 +22,7 @@ NEGLIGIBLE_OUTPUT = 1e-2  # a singular value of the weights, relative to the lar
 LEAST_SPARE = 1e-3  # of the equations, where there are as many unknowns
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Projection:
     """`gram_inverse` is the pseudo-inverse of F Fᵀ, or of what a loss has in its place."""
 

@@ -35,7 +35,7 @@ RESOLUTION = 3e-8  # of the largest singular value: what is below is the roundin
 NOISE_SHARE = 0.25  # of what may be noise: 4 of 72 and 1 of 74 fell off by factors of 2 and 5 where 8 samples were
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Spectrum:
     """`values` are all singular values, `directions` the right singular vectors of the first `rank` of them.
 

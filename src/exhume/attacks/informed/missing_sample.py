@@ -63,7 +63,7 @@ def solve_linear(features: RidgeFeatures, target: Float[Tensor, " p"], rows: Boo
     return found if bias is None else found[: features.d] / found[features.d]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SampleGuess:
     """A candidate x̂ with the coefficient that suits it, and what both leave of the target."""
 

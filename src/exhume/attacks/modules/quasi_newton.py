@@ -39,7 +39,7 @@ class Chart(Protocol):
     def coordinates_of(self, candidates: Tensor) -> Tensor: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Point:
     """Coordinates with the loss and its gradient there."""
 
@@ -48,7 +48,7 @@ class Point:
     gradient: Float[Tensor, "m d"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A run of L-BFGS between two iterations: everything it needs to go on is in z and the pairs.
 

@@ -27,7 +27,7 @@ from exhume.attacks.foundation.retraction import tangent
 from exhume.features.ridge import RidgeFeatures
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriorFit(Projection):
     """`objective` is J and `loss` its first term, both over ||θ||². `gram_inverse` is (F Fᵀ + diag q)⁻¹, so that what
     a removal costs is by how much J rises."""
@@ -36,7 +36,7 @@ class PriorFit(Projection):
     objective: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriorModel:
     """J linearised at a fit: slopes φ'(Z), the metric (A Aᵀ) ∘ (D Dᵀ) · E[v_j²], and the negative half-gradient."""
 

@@ -71,7 +71,7 @@ class Spectrum:
         return ImageBasis(shape, resolution_order(shape), self.variance(shape).flatten()[resolution_order(shape)])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageBasis:
     """x = U z, a `Parametrisation` whose U is a transform and is never kept as a matrix."""
 
@@ -135,7 +135,7 @@ def _are_rings(rings: Any) -> TypeGuard[list[list[float]]]:
     return all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpanBasis:
     """Like `ImageBasis`, but for coordinates of a subspace of c dimensions that the data are known to lie in.
 

@@ -39,7 +39,7 @@ NEGLIGIBLE = 1e-12  # of the largest variance
 CONSTANT = 1e-6  # of the largest entry: a feature that varies less is the same for all records
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Alignment:
     """cos²ψ for each record, from 0 to 1, and the ridge ε that was chosen."""
 
@@ -53,7 +53,7 @@ class Alignment:
         return -torch.log1p(-inside)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Pool:
     """Centred embeddings and a basis of the row space in the principal axes of the embeddings.
 
@@ -77,7 +77,7 @@ class _Pool:
         return float(self.variances.sum()) / (len(self.variances) + self.outside)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Whitened:
     rows: Float[Tensor, "r q"]
     gram: Float[Tensor, "r r"]

@@ -32,7 +32,7 @@ SMALL = 1e-3  # of the largest singular value: rounding over many steps stays be
 GAP = 30.0  # a drop by this factor among small values is the edge between what is there and rounding
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EmbeddingSpan:
     """An orthonormal basis of the row space of Δ."""
 

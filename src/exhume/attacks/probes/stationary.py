@@ -70,7 +70,7 @@ class View:
     ridge: float = RIDGE
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stationarity:
     """One score per record, the share of the weights, whitened, that the records explain, and the view of it."""
 
@@ -79,7 +79,7 @@ class Stationarity:
     view: View = View()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Pool:
     """`pull` at the end and `halfway` from the start, for all records."""
 

@@ -33,7 +33,7 @@ class Products:
     passes: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Guess(Stacked):
     """Samples and their targets."""
 
@@ -41,7 +41,7 @@ class Guess(Stacked):
     targets: Float[Tensor, "n k"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReplayLoss:
     """`end` is W(T); `scale` is s; `seen`: input columns that ever changed the first layer; the others are zero.
 
@@ -82,7 +82,7 @@ class ReplayLoss:
         return Guess(step.inputs * self.seen.to(step.inputs.dtype), targets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SmoothedTraining:
     """What is fitted in a stage: the training, smoothed, along a guide or by itself."""
 
@@ -140,7 +140,7 @@ def levenberg(
             return
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Normal:
     """Jᵀ R J at a point."""
 

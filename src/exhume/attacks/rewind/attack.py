@@ -50,7 +50,7 @@ class Steps:
     passes: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RewindProblem:
     layer: TrainedLayer
     count: int
@@ -171,7 +171,7 @@ def _count(observation: Observation) -> int:
     return most if n is None else min(most, round(EXCESS * n))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RewindCase:
     """Units that the search fits, units for the verdict; candidates are x̃ on the unit sphere."""
 

@@ -31,7 +31,7 @@ class Member:
     candidate: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
     """Candidates of different runs that agree; `agreement` is a, `mean` their average at the norm that they have."""
 
@@ -73,7 +73,7 @@ def agree(runs: Sequence[Float[Tensor, "_ d"]], cosine: float = COSINE) -> tuple
     return tuple(sorted(clusters, key=lambda cluster: -cluster.agreement))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Support:
     """Of each of some candidates: its agreement a, and the number of runs with a candidate that belongs to it."""
 

@@ -48,7 +48,7 @@ def sound(steps: Iterator[Step], ranks: Ranks) -> Iterator[Step]:
         ) from problem
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Finished:
     candidates: Float[Tensor, "m c"]
     failure: str | None = None

@@ -194,7 +194,7 @@ def _first_look(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]
     return span.facing(torch.linalg.pinv(duals).T) if len(duals) else duals
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SilentCase:
     """One layer made ready. Keeps the places of the duals that were judged, which `lift` is asked for next."""
 

@@ -36,7 +36,7 @@ SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
 DIFFERENT = 1e-6  # 1 - |cosine| of two directions of a plane
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DualEvidence:
     zeros: Bool[Tensor, "m u"]
     excess: Float[Tensor, " m"]

@@ -33,7 +33,7 @@ MOST_NUMBERS = 2**20  # of a Jacobian: a start takes seconds
 GIVE_UP = 3  # embeddings without an exact inversion, before the others are not tried
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inverted:
     """`residual` is |g(x) − z| / |z|; `expected_error` is that of x over its norm, infinite without full rank."""
 
@@ -43,7 +43,7 @@ class Inverted:
     exact: Bool[Tensor, " m"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Solved:
     point: Float[Tensor, " d"]
     residual: float

@@ -29,7 +29,7 @@ LAST_OFF = 6.0  # times the rounding of the last coordinate; off by up to 4.9 ti
 RESTED = 0.017  # of the units that fire at both ends: they may have rested in between
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples:
     """`points` are places at norm 1; `spread` is the expected distance of an input from the true one, over its norm."""
 

@@ -26,7 +26,7 @@ APART = 0.1  # of a candidate's norm: as far as what is called recovered may be 
 DIRECTIONS = 8  # at random; 4 to 32 call the same candidates but for 3 of 770, with 1 or 2 blends pass
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lifted:
     """The samples that candidates stand for: how they move (`lifted_moves`), and their norms."""
 

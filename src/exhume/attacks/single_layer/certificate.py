@@ -158,7 +158,7 @@ class _Judge:
         return spare / 2 * math.log(min(noise, 1.0)) > math.log(BY_CHANCE)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Determined:
     """`at`: the equations, on one of `one_of` rows. `steps`: squares of those that are still to be made, `sizes` of the
     samples."""

@@ -33,7 +33,7 @@ ROWS_EACH, FEW_ROWS = 10, 4000  # equations for each unknown, or so many rows: m
 LEAST_SPARE = 1e-3  # of an equation that the others do not predict already
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """What candidates explain on some rows, in double precision, and what small changes of them would explain too.
 
@@ -75,7 +75,7 @@ def explanation(loss: SpanLoss, fit: Fit, rows: int) -> Explanation:
     return Explanation(held, candidates, amplitudes, spanned, values.new_zeros(amplitudes.shape[1] * held.p, 0))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Linearised(Explanation):
     """With P J by its QR factors in unit columns: `tangents` (Q), and `inverse` (R⁻¹, with the scales of the columns).
 

@@ -25,7 +25,7 @@ ROWS_EACH = 4  # equations for each unknown: products of more would take longer 
 RIDGE = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Probed:
     """`variances`: tr [H⁻¹]_ii. `step`: how far each candidate would still move. Infinite where neither is known."""
 

@@ -26,7 +26,7 @@ MOST = 0.3  # of what is left: a candidate that explains more of it may be a wea
 TRIED = 3  # candidates below the gap that show that no sample is missing
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Standing:
     upper: Bool[Tensor, " m"]
     left: float

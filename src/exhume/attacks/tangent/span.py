@@ -34,7 +34,7 @@ BARELY_EQUAL, NEARLY_EQUAL = 1e-11, 1e-8  # so that the gradients of copies do n
 Targets = Sequence[Float[Tensor, "_ _"] | None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TangentFit:
     """The target projected on the span of the candidates' gradients; `classes` where the rule has any."""
 
