@@ -167,7 +167,7 @@ INFORMED = Result(
     score=Score(8, 1e-6, 1e-5, 0, 8, 8, 0, None), page=["it spans only 8 of 10 dimensions"],
 )  # fmt: skip
 BLIND = replace(
-    INFORMED, sentence="Recovered: 8 training samples can be read from the weights, as units kept from the search say."
+    INFORMED, sentence="Recovered: 8 training samples can be read from the weights. Unused weights confirm it."
 )
 SILENT = {"method": "silent-units", "outcome": "recovered"}
 DENIED = "Not recovered by these attacks: what it found is not the training data."
