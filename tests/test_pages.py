@@ -35,6 +35,7 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 @pytest.mark.usefixtures("own_modules")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the ONNX exporter that needs no other package
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, exhume: Command, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
