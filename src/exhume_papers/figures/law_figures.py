@@ -45,9 +45,9 @@ def draw_laws(panels: Sequence[LawPanel], path: Path) -> None:
                 law = [ys[0] * (x / xs[0]) ** panel.slope for x in xs]
                 axes.plot(xs, law, linestyle="--", linewidth=0.9, color=colour)
         axes.set(xscale="log", yscale="log", xlabel=panel.xlabel, ylabel=panel.ylabel)
-        xs = [x for points in panel.series.values() for x, _ in points]
-        if max(xs) < DECADES * min(xs):  # labels of all minor ticks run into each other
-            axes.set_xticks(sorted(set(xs)), [f"{x:g}" for x in sorted(set(xs))])
+        across = sorted({x for points in panel.series.values() for x, _ in points})
+        if across[-1] < DECADES * across[0]:  # labels of all minor ticks run into each other
+            axes.set_xticks(across, [f"{x:g}" for x in across])
             axes.xaxis.set_minor_locator(NullLocator())
         axes.set_title(panel.title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
