@@ -10,13 +10,14 @@ from torch import nn
 from zoo import running
 from zoo.auditing import Result, audited, sentences_of
 from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of
-from zoo.page import spread
+from zoo.page import spread, verdicts_table
 from zoo.registry import VICTIMS
-from zoo.rows import load, path_of
+from zoo.rows import Row, load, path_of
 from zoo.scoring import Score, relative, score
 from zoo.sentences import false_sentences
 
 import exhume
+from exhume.report.verdict import OPEN
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALL = ("diabetes-few", "texts-linear-head")
@@ -37,9 +38,9 @@ def test_two_victims_go_from_training_to_the_page(tmp_path: Path, capsys: pytest
     assert [row.victim for row in made] == list(SMALL)
     assert all(row.with_records is not None and row.with_records.error is None for row in made)
     assert made[0].facts.rank == made[0].n == 8  # plain descent on eight rows, whatever an attack makes of it
-    for row in made:
-        assert row.with_records is not None
-        assert str(row.with_records.sentence) in (tmp_path / "page.md").read_text(encoding="utf-8")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert verdicts_table(made, records=True) in text
+    assert verdicts_table(made, records=False) in text
     assert len((tmp_path / "zoo.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     printed = capsys.readouterr().out
     assert all(f"| {name} |" in printed for name in SMALL)
@@ -167,7 +168,7 @@ INFORMED = Result(
     score=Score(8, 1e-6, 1e-5, 0, 8, 8, 0, None), page=["it spans only 8 of 10 dimensions"],
 )  # fmt: skip
 BLIND = replace(
-    INFORMED, sentence="Recovered: 8 training samples can be read from the weights, as units kept from the search say."
+    INFORMED, sentence="Recovered: 8 training samples can be read from the weights. Unused weights confirm it."
 )
 SILENT = {"method": "silent-units", "outcome": "recovered"}
 DENIED = "Not recovered by these attacks: what it found is not the training data."
@@ -204,6 +205,33 @@ def test_sentences_that_are_not_so_are_found(informed: Result, blind: Result, wh
     assert all(line["why"].startswith(start) for line, start in zip(told, why, strict=True))
 
 
+def test_each_verdict_is_one_line_with_its_victims_the_worst_first_and_reasons_apart() -> None:
+    def row(victim: str, verdict: str, severity: int, sentence: str) -> Row:
+        result = Result(1.0, verdict=verdict, severity=severity, sentence=sentence)
+        return Row(victim, 0, "", "", 8, 15.0, 1.0, 0.1, FACTS, result, result)
+
+    def open_(victim: str, reason: str) -> Row:
+        return row(victim, "inconclusive", 1, f"Inconclusive: {OPEN}. {reason}")
+
+    told = verdicts_table(
+        [
+            open_("a", "The attack was stopped before its end."),
+            open_("b", "26 % of the weights is no combination of these records' features. Either other records."),
+            row("c", "recovered", 3, "Recovered: 8 of 8 training samples can be read from the weights."),
+            open_("d", "13.7 % of the weights is no combination of these records' features. Either other records."),
+            row("e", "recovered", 3, "Recovered: 20 of 20 training samples can be read from the weights."),
+        ],
+        records=True,
+    )
+    assert told.splitlines() == [
+        "| verdict | models | which |",
+        "| --- | --- | --- |",
+        "| recovered | 2 | c, e |",
+        "| inconclusive: a part of the weights is no combination of these records' features | 2 | b, d |",
+        "| inconclusive: the attack was stopped before its end | 1 | a |",
+    ]
+
+
 def test_prose_is_found_wherever_it_is() -> None:
     content = {"verdict": {"sentence": "one two three four."}, "rows": [{"why": "five six seven eight."}], "n": 3}
     assert sentences_of(content) == ["one two three four.", "five six seven eight."]
@@ -215,6 +243,7 @@ def test_several_seeds_are_one_line() -> None:
 
 def test_the_page_of_the_documentation_speaks_of_these_victims() -> None:
     told = (BENCHMARKS.parent / "docs" / "real-models.md").read_text(encoding="utf-8")
-    names = [line.split(" | ")[0].removeprefix("| ") for line in told.splitlines() if line.startswith("| ")]
+    tables = [part for part in told.split("\n\n") if part.startswith("| victim |")]
+    names = [line.split(" | ")[0].removeprefix("| ") for part in tables for line in part.splitlines()]
     assert set(names) - {"victim", "---"} <= set(VICTIMS)
     assert "digits-sgd" in names

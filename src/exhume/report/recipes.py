@@ -35,7 +35,12 @@ RECIPES = (
     TrainingRecipe(
         "weight-decay", "Weight decay", "partly", "Shrinks the start as well: exact only for a head that began at zero."
     ),
-    TrainingRecipe("adam", "Adam, AdamW, RMSprop", "no", "Each weight has a step of its own: out of the span."),
+    TrainingRecipe(
+        "adam",
+        "Adam, AdamW, RMSprop",
+        "no",
+        "Each weight has a step of its own: out of the span. Whoever knows the start and the recipe can replay it.",
+    ),
     TrainingRecipe("augmentation", "Data augmentation", "no", "Each epoch saw other inputs: no single one is there."),
     TrainingRecipe("dropout", "Dropout before the head", "no", "Each step saw other features of the same sample."),
     TrainingRecipe("dp-sgd", "DP-SGD", "no", "Adds noise in all directions: that is its point."),
