@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from exhume.attacks.probes.ranking import Ranking
     from exhume.attacks.registry import register_attack
     from exhume.attacks.replay.attack import Replay
+    from exhume.attacks.rewind.attack import Rewind
     from exhume.attacks.silent.attack import SilentUnits
     from exhume.attacks.silent.whole_inputs import whole_inputs
     from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -69,6 +70,7 @@ _HOMES = {
     "Recipe": "exhume.recipe",
     "Reconstruction": "exhume.reconstruction",
     "Replay": "exhume.attacks.replay.attack",
+    "Rewind": "exhume.attacks.rewind.attack",
     "SilentUnits": "exhume.attacks.silent.attack",
     "SplitNewton": "exhume.attacks.single_layer.split_newton",
     "SubspaceAttack": "exhume.attacks.subspace.attack",
@@ -113,6 +115,7 @@ __all__ = [
     "Recipe",
     "Reconstruction",
     "Replay",
+    "Rewind",
     "SilentUnits",
     "SplitNewton",
     "SubspaceAttack",
