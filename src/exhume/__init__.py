@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from exhume.attacks.tangent.newton import KktAttack, NtkAttack
     from exhume.auditing.audit import Audit
     from exhume.auditing.of_model import audit, audit_features
-    from exhume.data.sources import DataSource, register_data
+    from exhume.data.config import DataSource, register_data
     from exhume.layer_states import LayerStates, averaged, changed
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Activation": "exhume.activations",
     "Audit": "exhume.auditing.audit",
-    "DataSource": "exhume.data.sources",
+    "DataSource": "exhume.data.config",
     "Evaluation": "exhume.metrics.errors",
     "Gauge": "exhume.theory",
     "HeavyBall": "exhume.attacks.heavy_ball",
@@ -83,7 +83,7 @@ _HOMES = {
     "reconstruct": "exhume.api",
     "register_activation": "exhume.activations",
     "register_attack": "exhume.attacks.registry",
-    "register_data": "exhume.data.sources",
+    "register_data": "exhume.data.config",
     "whole_inputs": "exhume.attacks.silent.whole_inputs",
 }
 
