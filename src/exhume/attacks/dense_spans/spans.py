@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.features.gradient import halfway
 from exhume.network_ends import NetworkEnds
 
@@ -24,19 +25,17 @@ RIDGE = 1e-4  # of the squared unit length of a direction: for samples that a la
 FOLLOWING = 0.125  # a layer behind the first dense one counts so much: what it reads moved more
 
 
-@dataclass
-class Evaluations:
-    passes: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class DenseSpans:
-    """`changes` of dense layers by name, in the order of their calls; `network` has the weights halfway."""
+    """`changes` of dense layers by name, in the order of their calls; `network` has the weights halfway.
+
+    A pass of `counter` is an evaluation of the network.
+    """
 
     network: nn.Module
     input_shape: tuple[int, ...]
     changes: dict[str, Float[Tensor, "_ _"]]
-    counter: Evaluations = field(default_factory=Evaluations)
+    counter: PassCounter = field(default_factory=PassCounter)
 
     @classmethod
     def of(cls, ends: NetworkEnds, input_shape: tuple[int, ...], like: Tensor) -> "DenseSpans":

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.foundation.conjugate_gradients import Stacked, conjugate_gradients, dot
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.replay.optimisers import Flat
 from exhume.attacks.replay.unrolled import LinearisedTraining, Path, Smoothing, Training
 
@@ -24,13 +25,6 @@ OUTLYING = 2.0  # q, in medians: residuals beyond it count less and less
 LEAST_DAMPING, MOST_DAMPING = 1e-7, 1e4
 SOLVED = 1e-6  # of the squared gradient: what conjugate gradients may leave
 ATTEMPTS = 3  # at a step, with more damping each
-
-
-@dataclass
-class Products:
-    """The work that was done so far, in trainings."""
-
-    passes: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +39,14 @@ class Guess(Stacked):
 class ReplayLoss:
     """`end` is W(T); `scale` is s; `seen`: input columns that ever changed the first layer; the others are zero.
 
-    `labels_known`: targets stay as they are."""
+    `labels_known`: targets stay as they are. A pass of `counter` is a training."""
 
     training: Training
     end: Flat
     scale: Flat
     seen: Bool[Tensor, " d"]
     labels_known: bool
-    counter: Products = field(default_factory=Products)
+    counter: PassCounter = field(default_factory=PassCounter)
 
     @property
     def passes(self) -> float:
@@ -111,7 +105,11 @@ class Fitted:
 def levenberg(
     model: SmoothedTraining, guess: Guess, damping: float, iterations: int, products: int, generator: torch.Generator
 ) -> Iterator[Fitted]:
-    """At most so many iterations of at most so many products each; ends early where no step lowers the loss."""
+    """At most so many iterations of at most so many products each; ends early where no step lowers the loss.
+
+    This is no `foundation.levenberg.Refinement`: the weights R, and with them the loss that must not rise, are another
+    one in each iteration, so a step has no value to be compared with that of the iteration before.
+    """
     loss, point = model.loss, model.at(guess)
     residual = model.residual(point)
     for _ in range(iterations):
