@@ -7,6 +7,7 @@
     found = exhume.reconstruct(observation)           # or method="heavy-ball", or method=exhume.SplitNewton(rounds=5)
     score = exhume.evaluate(found, X_true)
     exhume.audit(model, initial=state_before_training).save("report.html")
+    exhume.scan("model.skops")                        # training data that lies in a file as it stands
 
 Names are loaded when they are first used, so that `import exhume` costs nothing.
 """
@@ -18,7 +19,7 @@ from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from exhume.activations import Activation, register_activation
-    from exhume.api import evaluate, load_observation, rank, reconstruct
+    from exhume.api import evaluate, load_observation, rank, reconstruct, scan
     from exhume.attacks.heavy_ball import HeavyBall
     from exhume.attacks.informed.attack import InformedAttack
     from exhume.attacks.modules.newton import ModuleNewton
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from exhume.observing.of_module import observe
     from exhume.recipe import Recipe
     from exhume.reconstruction import Outcome, Reconstruction
+    from exhume.scanning.scan import Scan
     from exhume.theory import Gauge, gauge
     from exhume.verdicts import Verdict
 
@@ -65,6 +67,7 @@ _HOMES = {
     "Recipe": "exhume.recipe",
     "Reconstruction": "exhume.reconstruction",
     "Replay": "exhume.attacks.replay.attack",
+    "Scan": "exhume.scanning.scan",
     "SilentUnits": "exhume.attacks.silent.attack",
     "SplitNewton": "exhume.attacks.single_layer.split_newton",
     "SubspaceAttack": "exhume.attacks.subspace.attack",
@@ -84,6 +87,7 @@ _HOMES = {
     "register_activation": "exhume.activations",
     "register_attack": "exhume.attacks.registry",
     "register_data": "exhume.data.config",
+    "scan": "exhume.api",
     "whole_inputs": "exhume.attacks.silent.whole_inputs",
 }
 
@@ -107,6 +111,7 @@ __all__ = [
     "Recipe",
     "Reconstruction",
     "Replay",
+    "Scan",
     "SilentUnits",
     "SplitNewton",
     "SubspaceAttack",
@@ -127,6 +132,7 @@ __all__ = [
     "register_activation",
     "register_attack",
     "register_data",
+    "scan",
     "whole_inputs",
 ]
 
