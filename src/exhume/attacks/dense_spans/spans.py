@@ -52,7 +52,7 @@ class DenseSpans:
 
     @property
     def passes(self) -> float:
-        return self.counter.passes
+        return self.counter.total
 
     @property
     def first(self) -> str:
@@ -65,7 +65,7 @@ class DenseSpans:
 
     def read(self, pictures: Float[Tensor, "m d"]) -> dict[str, Float[Tensor, "m _"]]:
         """What each layer reads of pictures, each scaled to length 1."""
-        self.counter.passes += 1
+        self.counter.total += 1
         seen = _inputs(self.network, tuple(self.changes), pictures.reshape(-1, *self.input_shape))
         return {name: values / values.norm(dim=1, keepdim=True).clamp_min(1e-12) for name, values in seen.items()}
 

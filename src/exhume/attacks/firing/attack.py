@@ -117,7 +117,7 @@ class FiringPatterns(OnRidgeForm[FiringProblem]):
             walk = first_place(layer, count, random) if place is None else next_place(layer, count, place, random)
             for now in walk:
                 made += 1
-                problem.loss.passes = float(made)
+                problem.loss.total = float(made)
                 if isinstance(now, Place):
                     place, state, shown = now, _state(now, made), settled(now.belief).candidates
                     yield Step(made, shown, now.unexplained, state, _notes(now.belief))

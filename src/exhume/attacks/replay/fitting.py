@@ -50,7 +50,7 @@ class ReplayLoss:
 
     @property
     def passes(self) -> float:
-        return self.counter.passes
+        return self.counter.total
 
     @property
     def size(self) -> float:
@@ -63,7 +63,7 @@ class ReplayLoss:
 
     def share(self, guess: Guess) -> float:
         """Of the training itself, without smoothing."""
-        self.counter.passes += 1
+        self.counter.total += 1
         return self.unexplained(self.training.path(guess.inputs, guess.targets)[0][-1])
 
     def free(self, step: Guess) -> Guess:
@@ -85,7 +85,7 @@ class SmoothedTraining:
     guide: Path | None
 
     def at(self, guess: Guess) -> LinearisedTraining:
-        self.loss.counter.passes += 1
+        self.loss.counter.total += 1
         return self.loss.training.linearise(guess.inputs, guess.targets, self.smoothing, self.guide)
 
     def residual(self, point: LinearisedTraining) -> Flat:
@@ -147,12 +147,12 @@ class _Normal:
     weights: Flat
 
     def pushed(self, step: Guess) -> Flat:
-        self.model.loss.counter.passes += 1
+        self.model.loss.counter.total += 1
         targets = None if self.model.loss.labels_known else step.targets
         return self.point.push(step.inputs, targets) * self.model.loss.scale
 
     def pulled(self, residual: Flat) -> Guess:
-        self.model.loss.counter.passes += 1
+        self.model.loss.counter.total += 1
         return self.model.loss.free(Guess(*self.point.pull(residual * self.model.loss.scale)))
 
     def diagonal(self, like: Guess, generator: torch.Generator) -> float:

@@ -140,7 +140,7 @@ class SilentUnits(Method[SilentProblem]):
     def _searched(self, problem: SilentProblem, span: Span, found: Found) -> Generator[Step, None, Found]:
         for latest in search(span, problem.seed, found):
             found = latest
-            problem.loss.passes = float(found.round)
+            problem.loss.total = float(found.round)
             yield _step(span, found)
             if found.round >= self.iterations:
                 break
