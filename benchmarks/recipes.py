@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import torch
+from span_check import check_span
 from torch import nn
 
 from exhume import seeds
@@ -32,7 +33,6 @@ from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.recipe import Recipe
-from exhume_papers.victims.span_check import check_span
 from exhume_papers.victims.targets import default_outputs, make_targets
 from exhume_papers.victims.two_layer import TwoLayerConfig, draw_first_layer, draw_head, train_two_layer
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from trials import Trials
 
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.running.loop import Limits, run_attack
@@ -28,7 +29,6 @@ from exhume.data.load import load
 from exhume.metrics.errors import evaluate
 from exhume.observation import Observation
 from exhume_papers.studies.principal_angles import principal_angles
-from exhume_papers.studies.trials import Trials
 from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.recipe import Recipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from scipy.stats import binomtest
+from trials import Trials
+from width_figures import Curve, draw_angles, draw_falsification, draw_recovery
+from width_study import AngleTrial, MomentTrial, WidthTrial
 
-from exhume_papers.figures.width_figures import Curve, draw_angles, draw_falsification, draw_recovery
-from exhume_papers.studies.trials import Trials
 from exhume_papers.studies.two_on_circle import CircleTrial, separation, width_bound
-from exhume_papers.studies.width_study import AngleTrial, MomentTrial, WidthTrial
 from exhume_papers.victims.recipe import Recipe
 
 SAMPLES = 6

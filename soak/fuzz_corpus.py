@@ -18,7 +18,6 @@ from safetensors.torch import save_file
 
 from exhume.attacks.prior.spectrum import Spectrum, save_spectrum
 from exhume.cli.app import main
-from exhume_papers.studies.trials import Trials
 
 SPEC = """seeds = 2
 keep = "all"
@@ -107,9 +106,6 @@ def make_corpus(folder: Path) -> None:
     save_spectrum(Spectrum([[1.0, 0.5, 0.25]], "made up"), folder / "spectrum.json")
     _make_runs(folder)
     stop_half_way(folder / "training.safetensors", folder / "training-first.safetensors")
-    trials = Trials(folder / "trials.jsonl")
-    for seed in range(2):
-        trials({"seed": seed, "name": "made up"}, lambda: {"error": 0.5, "ratios": [1, 2.5]})
     _make_archives(folder)
     (folder / "commands").mkdir()
     for number, command in enumerate(COMMANDS):

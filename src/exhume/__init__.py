@@ -7,6 +7,7 @@
     found = exhume.reconstruct(observation)           # or method="heavy-ball", or method=exhume.SplitNewton(rounds=5)
     score = exhume.evaluate(found, X_true)
     exhume.audit(model, initial=state_before_training).save("report.html")
+    exhume.scan("model.skops")                        # training data that lies in a file as it stands
 
 Names are loaded when they are first used, so that `import exhume` costs nothing.
 """
@@ -18,7 +19,7 @@ from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from exhume.activations import Activation, register_activation
-    from exhume.api import evaluate, load_observation, rank, reconstruct
+    from exhume.api import evaluate, load_observation, rank, reconstruct, scan
     from exhume.attacks.dense_spans.attack import DenseSpan
     from exhume.attacks.firing.attack import FiringPatterns
     from exhume.attacks.heavy_ball import HeavyBall
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from exhume.attacks.tangent.newton import KktAttack, NtkAttack
     from exhume.auditing.audit import Audit
     from exhume.auditing.of_model import audit, audit_features
-    from exhume.data.sources import DataSource, register_data
+    from exhume.data.config import DataSource, register_data
     from exhume.layer_states import LayerStates, averaged, changed
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
@@ -45,13 +46,14 @@ if TYPE_CHECKING:
     from exhume.observing.of_module import observe
     from exhume.recipe import Recipe
     from exhume.reconstruction import Outcome, Reconstruction
+    from exhume.scanning.scan import Scan
     from exhume.theory import Gauge, gauge
     from exhume.verdicts import Verdict
 
 _HOMES = {
     "Activation": "exhume.activations",
     "Audit": "exhume.auditing.audit",
-    "DataSource": "exhume.data.sources",
+    "DataSource": "exhume.data.config",
     "DenseSpan": "exhume.attacks.dense_spans.attack",
     "Evaluation": "exhume.metrics.errors",
     "FiringPatterns": "exhume.attacks.firing.attack",
@@ -71,6 +73,7 @@ _HOMES = {
     "Reconstruction": "exhume.reconstruction",
     "Replay": "exhume.attacks.replay.attack",
     "Rewind": "exhume.attacks.rewind.attack",
+    "Scan": "exhume.scanning.scan",
     "SilentUnits": "exhume.attacks.silent.attack",
     "SplitNewton": "exhume.attacks.single_layer.split_newton",
     "SubspaceAttack": "exhume.attacks.subspace.attack",
@@ -89,7 +92,8 @@ _HOMES = {
     "reconstruct": "exhume.api",
     "register_activation": "exhume.activations",
     "register_attack": "exhume.attacks.registry",
-    "register_data": "exhume.data.sources",
+    "register_data": "exhume.data.config",
+    "scan": "exhume.api",
     "whole_inputs": "exhume.attacks.silent.whole_inputs",
 }
 
@@ -116,6 +120,7 @@ __all__ = [
     "Reconstruction",
     "Replay",
     "Rewind",
+    "Scan",
     "SilentUnits",
     "SplitNewton",
     "SubspaceAttack",
@@ -136,6 +141,7 @@ __all__ = [
     "register_activation",
     "register_attack",
     "register_data",
+    "scan",
     "whole_inputs",
 ]
 

@@ -21,8 +21,7 @@ from exhume.features.module import ModuleFeatures
 from exhume.features.network import network_features
 from exhume.features.network_source import NetworkSource
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import CHUNK_ROWS, DrawnRows, HeldRows, MappedRows, Rows, write_rows
-from exhume.features.selected_rows import SelectedRows
+from exhume.features.rows import CHUNK_ROWS, DrawnRows, MappedRows, Rows, write_rows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
 from exhume.layer_states import LayerStates
@@ -275,15 +274,11 @@ def _restore_network(file: TensorFile, path: Path, factory: str | None) -> Modul
 
 
 def _describe_rows(rows: Rows, path: Path, file_name: str) -> dict[str, Any]:
-    match rows:
-        case DrawnRows():
-            return {"kind": "drawn", "seed": rows.seed, "p": rows.p, "d": rows.d, "first": rows.first}
-        case MappedRows() if rows.path.parent.resolve() == path.parent.resolve():
-            return {"kind": "file", "name": rows.path.name, "p": rows.p, "first": rows.first}
-        case MappedRows() | HeldRows() | SelectedRows():
-            written = write_rows(rows, path.with_name(file_name))
-            return {"kind": "file", "name": file_name, "p": written.p, "first": 0}
-    raise TypeError(f"rows of a kind that has no file form: {type(rows).__name__}")
+    described = rows.described(path.parent)
+    if described is not None:
+        return described
+    written = write_rows(rows, path.with_name(file_name))
+    return {"kind": "file", "name": file_name, "p": written.p, "first": 0}
 
 
 def _restore_knowledge(kept: Any, path: Path) -> Knowledge:

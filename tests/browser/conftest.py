@@ -14,10 +14,10 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.experiments.run import RunFolder
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
-from exhume.report.content import collect
 from exhume.report.page import write_page
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.random_features import RandomFeaturesConfig
+from run_content import collect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize

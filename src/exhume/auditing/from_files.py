@@ -10,25 +10,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from exhume.attacks.silent.seed_search import default_rows, place_in_stream, try_seeds
 from exhume.auditing.audit import Audit, Question
+from exhume.auditing.drawn_start import drawn, found_seed, note_on_seed
 from exhume.auditing.merged_adapter import MergedAdapter, merge_adapter, target_of_adapter
 from exhume.auditing.module_target import target_of_module
-from exhume.auditing.records import (
-    Control,
-    TableOptions,
-    control_from_images,
-    control_from_rows,
-    is_a_file,
-    load_records,
-    more_of_the_same,
-    read_records,
-)
+from exhume.auditing.named_records import further_control, named_control, named_truth, table_options
+from exhume.auditing.records import Control, is_a_file, read_records
 from exhume.auditing.target import AuditTarget, oriented, target_of_rows
 from exhume.auditing.two_versions import OF_NETWORKS, target_of_versions
 from exhume.auditing.weights_folder import tensors_in
 from exhume.auditing.without_code import ASSUMED, DRAWN, ReadNetwork, chain_in, notes_of, read_network, start_of
-from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.rows import MappedRows
@@ -46,8 +37,6 @@ from exhume.requests.audit import FLAT, AuditRequest
 from exhume.requests.command_line import shown_line
 
 BIAS_NAMES = ("b", "bias")
-ENOUGH_ROWS = 64  # of a layer whose change tells the right start by its rank
-MOST_SKIPPED = 20_000_000  # numbers that may be drawn before those of a layer: above, the factory is as quick
 
 
 def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda seed: None) -> Question:
@@ -56,8 +45,7 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     `watch` is told each seed that is tried, where the start is searched for.
     """
     request.check()
-    records, control = _records(request, request.truth), _records(request, request.control)
-    truth = _truth(records, request)
+    truth, control = _records(request)
     merged = merge_adapter(request.weights, request.initial) if is_adapter(request.weights) else None
     without_code = request.model is None and request.features is None
     network = None
@@ -70,14 +58,10 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
         note = OF_NETWORKS.format(old=request.against.name, new=request.weights.name)
     if request.initial_seed_search is not None:
         tried = request.initial_seed_search
-        drawn = partial(_build, str(request.model)) if network is None else network.drawn
-        seed = found_seed(drawn, file.tensors, tried, watch)
+        draw = partial(_build, str(request.model)) if network is None else network.drawn
+        seed = found_seed(draw, file.tensors, tried, watch)
         known = request.model_copy(update={"initial_seed": seed, "initial_seed_search": None})
-        note = (
-            f"None of the seeds below {tried:,} draws a start of these weights."
-            if seed is None
-            else f"Your seed is {seed}: anybody can find it, and draw the weights before training from it."
-        )
+        note = note_on_seed(seed, tried)
     if network is not None:
         target = _chain_target(known, network, truth, merged)
     elif request.model is None:
@@ -89,8 +73,7 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
     line = shown_line(request.model_copy(update={"progress": None}))  # which changes nothing of the result
-    against = _control(request, control, records, truth)
-    return Question(target, artefact, file.path.name, truth, against, [line])
+    return Question(target, artefact, file.path.name, truth, control, [line])
 
 
 def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
@@ -105,45 +88,13 @@ def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
     return out / "report.html"
 
 
-def _records(request: AuditRequest, name: str | None) -> Path | DataConfig | None:
-    """A file of rows, or settings to load images with."""
-    if name is None:
-        return None
-    if is_a_file(name):
-        return Path(name)
-    if request.samples is None:
-        raise UsageError(f"expected --samples, the number of training records, with images of {name}, found none")
-    return DataConfig.parse(name=name, samples=request.samples, **request.image_fields())
-
-
-def _truth(records: Path | DataConfig | None, request: AuditRequest) -> Truth | None:
-    match records:
-        case None:
-            return None
-        case Path() as path:
-            return read_records(path, as_image(request.input_shape()), _table_options(request))
-        case config:
-            return load_records(config)
-
-
-def _table_options(request: AuditRequest) -> TableOptions:
-    return TableOptions(request.label, request.scaling or "none")
-
-
-def _control(
-    request: AuditRequest, records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
-) -> Control | None:
-    if truth is None:
-        return None
-    match records:
-        case Path() as path:
-            found = control_from_rows(path, _table_options(request), truth)
-        case None:
-            more = isinstance(trained, DataConfig) and truth.image_shape is not None
-            return more_of_the_same(trained, truth) if more else None  # type: ignore[arg-type]
-        case config:
-            found = control_from_images(config, truth)
-    return found.first(len(truth.inputs))
+def _records(request: AuditRequest) -> tuple[Truth | None, Control | None]:
+    if request.truth is None:
+        return None, None
+    truth = named_truth(request.truth, request, as_image(request.input_shape()))
+    if request.control is None:
+        return truth, further_control(request.truth, request, truth)
+    return truth, named_control(request.control, request, truth)
 
 
 def _chain_target(
@@ -237,40 +188,10 @@ def _start(request: AuditRequest) -> Start:
     return None
 
 
-def found_seed(
-    build: Callable[[int], nn.Module],
-    published: Mapping[str, Tensor],
-    seeds: int,
-    watch: Callable[[int], None] = lambda seed: None,
-) -> int | None:
-    """The seed below `seeds` from which a start of these weights is drawn; None where there is none."""
-    model = build(0)
-    linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
-    # the change of a head of few outputs is not low in rank, and a head may be listed first
-    largest = max(linear, key=lambda name: linear[name].weight.numel(), default=None)
-    name = next((name for name, layer in linear.items() if layer.out_features >= ENOUGH_ROWS), largest)
-    layer = None if name is None else linear[name]
-    key = f"{name}.weight" if name else "weight"
-    if layer is None or key not in published or published[key].shape != layer.weight.shape:
-        raise ExhumeError(f"expected a linear layer of the model in the weights, found no {key!r} of its shape")
-
-    def by_factory(seed: int, rows: int) -> Tensor:
-        return build(seed).state_dict()[key][:rows]
-
-    before = min(sum(parameter.numel() for parameter in model.parameters()), MOST_SKIPPED)
-    place = place_in_stream(layer, 0, before)
-    draw = by_factory if place is None else default_rows(layer, place)
-    for tried in try_seeds(published[key].to(layer.weight.dtype), draw, seeds):
-        watch(tried.seed)
-        if tried.fits:
-            return tried.seed
-    return None
-
-
 def _build(spec: str, seed: int | None) -> nn.Module:
+    if seed is not None:
+        return drawn(partial(load_factory, spec), seed)
     with torch.random.fork_rng(devices=[]):
-        if seed is not None:
-            torch.manual_seed(seed)
         return load_factory(spec)
 
 
@@ -305,7 +226,7 @@ def _public(request: AuditRequest) -> Truth:
     assert request.public is not None
     if not is_a_file(request.public):
         raise UsageError(f"expected --public as a file of rows, found {request.public!r}")
-    return read_records(Path(request.public), None, _table_options(request))
+    return read_records(Path(request.public), None, table_options(request))
 
 
 def _head_name(file: WeightsFile, head: str | None, p: int) -> str:

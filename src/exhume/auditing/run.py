@@ -47,16 +47,16 @@ def run_audit(
 
     With `progress` it goes on from where an audit with the same settings was stopped.
     """
-    truth, target = question.truth, question.target
+    truth, target, asked = question.truth, question.target, settings.options
     _check_records(question)
-    check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
+    check_what_if(asked.defences, truth is not None and not bool(truth.labels.isnan().any()))
     now = time.monotonic()
     spent = max(0.0 if progress is None else progress.used, 0.0 if settings.since is None else now - settings.since)
-    deadline = now + settings.seconds - spent
-    with ready_in_time(Limits(max(settings.seconds - spent, LEAST_SECONDS), since=now), "a plan"):
-        plan = make_plan(target, settings.samples, settings.seed)
+    deadline = now + asked.budget - spent
+    with ready_in_time(Limits(max(asked.budget - spent, LEAST_SECONDS), since=now), "a plan"):
+        plan = make_plan(target, asked.samples, asked.seed)
         require_room_for_any(target.observation, plan.offers, settings.of_attacks)
-    share = settings.seconds / (2 if settings.what_if else 1)
+    share = asked.budget / (2 if asked.defences else 1)
     kept = None if progress is None else progress.of("as published", target.observation)
     attempts = _attacked(target.observation, plan.offers, share - spent, settings, watch, kept)
     best = best_of(attempts, partial(_came_back, question))
@@ -66,7 +66,7 @@ def run_audit(
     subject = _subject(question, settings, plan, attempts, best)
     evidence = gather(subject)
     interrupted = _interrupted(attempts)
-    if settings.what_if and best is not None and not interrupted:
+    if asked.defences and best is not None and not interrupted:
         lines, interrupted = _what_if(question, settings, best.offer, subject, evidence, deadline, watch, progress)
         subject = replace(subject, what_if=lines)
     return Audit(subject, evidence, verdict(case_of(subject, evidence)), interrupted)
@@ -87,7 +87,7 @@ def _attacked(
     """The plan, and then further starts of an attack that was refuted, as long as there is time."""
     ends = time.monotonic() + seconds
     attempts = carry_out(observation, offers, seconds, settings.of_attacks, watch, kept)
-    more, further = further_starts(attempts, settings.samples), None if kept is None else kept.further
+    more, further = further_starts(attempts, settings.options.samples), None if kept is None else kept.further
     left = ends - time.monotonic()
     if not more or (left <= 0 and not (further is not None and further.has_begun(0))):
         return attempts
@@ -133,7 +133,7 @@ def _subject(
         snapshots=() if best is None else best.snapshots,
         truth=truth,
         control=None if control is None else control.inputs,
-        samples=settings.samples,
+        samples=settings.options.samples,
         starts=agreeing_starts(attempts, best),
         layers=listed(target.layers, _layers_read(attempts)),
         notes=list(target.notes),
@@ -142,12 +142,12 @@ def _subject(
         stronger=stronger(
             target,
             attempts,
-            samples=settings.samples is not None,
-            recipe=bool(settings.recipe),
+            samples=settings.options.samples is not None,
+            recipe=bool(settings.options.recipes),
             records=truth is not None,
             control=control is not None,
         ),
-        recipes=recipes_section(check_recipes(settings.recipe), floor, target.drift, zero),
+        recipes=recipes_section(check_recipes(settings.options.recipes), floor, target.drift, zero),
         floor=floor,
     )
 
@@ -187,12 +187,12 @@ def _what_if(
     target, truth, control = question.target, question.truth, question.control
     cost = cost_of(published(target), target, truth, control)
     lines = [_line("as published", subject, evidence, "") | cost_line(cost)]
-    for index, name in enumerate(settings.what_if):
-        left = (deadline - time.monotonic()) / (len(settings.what_if) - index)
+    for index, name in enumerate(settings.options.defences):
+        left = (deadline - time.monotonic()) / (len(settings.options.defences) - index)
         try:
             if left < LEAST_SECONDS:
                 raise ExhumeError(OUT_OF_TIME)
-            defended = defend(name, target, truth, settings.seed)
+            defended = defend(name, target, truth, settings.options.seed)
             again = _same_attacks(defended.target, offer)
             kept = None if progress is None else progress.of(name, defended.observation)
             attempts = _attacked(defended.observation, again, left, settings, watch, kept)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from exhume.auditing.records import TableOptions, read_records
+from exhume.auditing.named_records import table_options
+from exhume.auditing.records import read_records
 from exhume.auditing.stored_versions import ChangedRow, StoredChange, equal_rows, stored_changes
 from exhume.errors import UsageError
 from exhume.files import SCHEMA, replacing, write_json, write_text
@@ -111,7 +112,7 @@ def write_stored(done: StoredAudit, reveal: bool) -> Path:
 def _held_against(request: AuditRequest, changes: Sequence[StoredChange]) -> tuple[int, int] | None:
     if request.truth is None:
         return None
-    records = read_records(Path(request.truth), None, TableOptions(request.label, request.scaling or "none"))
+    records = read_records(Path(request.truth), None, table_options(request))
     rows = records.inputs.double().numpy()
     found = 0
     for change in changes:

@@ -14,7 +14,8 @@ from exhume.auditing.weights_folder import tensors_in, weights_in
 from exhume.errors import ExhumeError
 from exhume.experiments.truth import Truth
 from exhume.formats.chain_of_tensors import order_of
-from exhume.formats.dense_chain import DenseChain, chain_of
+from exhume.formats.chain_reading import chain_of
+from exhume.formats.dense_chain import DenseChain
 from exhume.formats.reading import kind_of, read_contents
 from exhume.observing.beside import Beside
 from exhume.observing.weights_file import WeightsFile

@@ -57,17 +57,8 @@ def _carried_out(request: AuditRequest, progress: "ProgressFolder | None", json:
     from exhume.auditing.from_files import read_question
     from exhume.auditing.run import run_audit
     from exhume.theory import explain, gauge
-    from exhume.values import parse_names
 
-    settings = AuditSettings(
-        seconds=request.budget,
-        memory_bytes=request.memory,
-        samples=request.samples,
-        what_if=parse_names(request.what_if) or (),
-        recipe=parse_names(request.recipe) or (),
-        seed=request.seed,
-        since=command_began(),
-    )
+    settings = AuditSettings(request, since=command_began())
     with (
         ready_in_time(Limits(request.budget, since=settings.since), "a model that is read"),
         _seed_bar(request.initial_seed_search) as tried,

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.data.config import Norm, Standardise
+from exhume.data.image_scales import Norm, Standardise
 from exhume.errors import ExhumeError, UsageError
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.data.config import Norm, Standardise
 from exhume.data.dataset import Dataset, Preparation
+from exhume.data.image_scales import Norm, Standardise
 from exhume.data.tables.table import Table
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors, require_tensors, write_tensors

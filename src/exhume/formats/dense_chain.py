@@ -5,14 +5,13 @@
 What a file says of phi is taken; PyTorch and safetensors files say nothing of it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from exhume.errors import ExhumeError, UsageError
-from exhume.formats.contents import Contents
 
 WAY_OUT = "give the network as --model package.module:factory"
 FEWEST_LAYERS = 2
@@ -37,23 +36,6 @@ class DenseChain:
     activation: str | None
     notes: tuple[str, ...] = ()
     buffers: Buffers = field(default_factory=dict)
-
-
-def chain_of(contents: Contents, path: Path) -> DenseChain:
-    """The chain of an ONNX, Keras or skops file; one line for a network that is none."""
-    from exhume.formats.chain_of_keras import chain_of_keras
-    from exhume.formats.chain_of_onnx import chain_of_onnx
-    from exhume.formats.chain_of_skops import chain_of_skops
-
-    read: dict[str, Callable[[Contents, Path], DenseChain]] = {
-        "ONNX": chain_of_onnx,
-        "Keras": chain_of_keras,
-        "HDF5": chain_of_keras,
-        "skops": chain_of_skops,
-    }
-    if contents.kind not in read:
-        raise UsageError(f"expected a network in {path}, found {contents.kind} arrays, which tell none; {WAY_OUT}")
-    return checked(read[contents.kind](contents, path), path)
 
 
 def checked(chain: DenseChain, path: Path) -> DenseChain:

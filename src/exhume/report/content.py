@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from exhume.attacks.silent.attack import SilentUnits
-from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.evidence import Evidence, Pictures, with_truth, without_truth
@@ -18,7 +17,6 @@ from exhume.report.model_card import model_card
 from exhume.report.next_steps import next_steps
 from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.pieces import compared, reading_of, with_pieces
-from exhume.report.run_subject import subject_of_run
 from exhume.report.silent_layers import silent_section
 from exhume.report.subject import Subject
 from exhume.report.tables import table_section
@@ -33,12 +31,6 @@ MOST_ROWS = 1000
 MOST_PICTURES = 40
 MOST_PICTURE_CHARACTERS = 2_500_000
 PICTURES = ("pictures", "strips")
-
-
-def collect(run: RunFolder, reveal: bool) -> dict[str, Any]:
-    """The content for a run folder."""
-    subject = subject_of_run(run, reveal=reveal)
-    return describe(subject, gather(subject), reveal)
 
 
 def gather(subject: Subject) -> Evidence:

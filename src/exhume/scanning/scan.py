@@ -10,6 +10,7 @@ from exhume.errors import ExhumeError
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, Unread, take_stock
 from exhume.scanning.registry import FINDERS, READ_NUMBERS, Finder
+from exhume.shown import Shown
 
 
 class Answer(Enum):
@@ -21,8 +22,8 @@ class Answer(Enum):
     NO = "no"
 
 
-@dataclass(frozen=True, eq=False)
-class Scan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Scan(Shown):
     inventory: Inventory
     findings: tuple[Finding, ...]
     unread: tuple[Unread, ...]
@@ -65,6 +66,13 @@ class Scan:
             "Is training data in here? No: nothing that a scan knows of was found. Weights may still give it away; "
             "exhume audit tries."
         )
+
+    def _lines(self) -> dict[str, str | int | float | None]:
+        counts = {"findings": len(self.findings), "unread": len(self.unread), "files": len(self.inventory.files)}
+        return {"answer": self.answer.value, **counts}
+
+    def _remark(self) -> str:
+        return self.sentence
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.data.config import DEFAULT_NOISE, DataConfig, LabelRule, refuse
+from exhume.data.config import DEFAULT_NOISE, DataConfig, DataSource, LabelRule, refuse
 from exhume.data.dataset import DTYPES, Dataset, Preparation
-from exhume.data.sources import DataSource
 from exhume.errors import UsageError
 from exhume_papers.machine import check_fits
 

@@ -26,6 +26,7 @@ from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_samples
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.spectrum import spectrum
@@ -44,19 +45,14 @@ COPIES = 4  # of a covariance per unit, in float64
 MOST_NUMBERS = 200_000_000  # of all covariances
 
 
-@dataclass
-class Rounds:
-    """The loop counts passes; here they are steps of the search."""
-
-    passes: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class FiringProblem:
+    """A pass of `loss` is a step of the search."""
+
     layer: FiringLayer
     count: int
     seed: int
-    loss: Rounds = field(default_factory=Rounds)
+    loss: PassCounter = field(default_factory=PassCounter)
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,7 @@ class FiringPatterns(OnRidgeForm[FiringProblem]):
             walk = first_place(layer, count, random) if place is None else next_place(layer, count, place, random)
             for now in walk:
                 made += 1
-                problem.loss.passes = float(made)
+                problem.loss.total = float(made)
                 if isinstance(now, Place):
                     place, state, shown = now, _state(now, made), settled(now.belief).candidates
                     yield Step(made, shown, now.unexplained, state, _notes(now.belief))

@@ -85,7 +85,11 @@ def _curvature(layer: FiringLayer, outlook: Outlook, size: Float[Tensor, "m 1"])
 
 
 def stepped(layer: FiringLayer, outlook: Outlook, damping: float) -> tuple[Outlook, float]:
-    """The likelier of a few step lengths, or no step; and the damping of the next one."""
+    """The likelier of a few step lengths, or no step; and the damping of the next one.
+
+    This is no `foundation.levenberg.Refinement`: that solves again with more damping, which costs as much here as the
+    step itself, and goes on at the same covariances, which here are renewed after each step.
+    """
     belief, move = outlook.belief, gauss_newton(layer, outlook, damping)
     for _ in range(TRIALS):
         after = look(layer, moved(belief, move))

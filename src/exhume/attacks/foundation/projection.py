@@ -34,14 +34,6 @@ class Projection:
     loss: float
 
 
-@dataclass
-class PassCounter:
-    """Sweeps over V in units of all the rows of the problem, so that a sweep over a part of them counts as a part."""
-
-    all_rows: int = 1
-    total: float = 0.0
-
-
 @runtime_checkable
 class Projected(Protocol):
     """A loss whose fits are projections. `energy` is ||θ||²."""

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.foundation.conjugate_gradients import conjugate_gradients
-from exhume.attacks.foundation.projection import PassCounter
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.features.ridge import RidgeFeatures
 from exhume.known import Known
 

@@ -39,7 +39,7 @@ from exhume.observation import Observation
 SCOUT, GROW, PRUNE, POLISH, DONE = range(5)
 FIRST_SIZE = 4
 TOLERATED = 1.02  # how much the cross-validated loss may rise when one candidate fewer is kept
-Runs = Generator[Run, None, Run]
+Runs = Generator[Run[Projection], None, Run[Projection]]
 LASTING = Lasting(
     *("kept", "grown", "kept_loss", "kept_score"),
     *("phase", "unit", "iteration", "scouted", "wide", "resisted", "polished"),
@@ -141,7 +141,7 @@ class _Search:
         known_count = problem.samples
         if known_count is not None:
             self.wide = max(known_count, min(max(known_count + 2, round(method.excess * known_count)), self.cap))
-        self.run: Run | None = None  # the run under way
+        self.run: Run[Projection] | None = None  # the run under way
         self.resumed: State | None = None
         if resume is not None:
             self._restore(resume)
@@ -161,7 +161,7 @@ class _Search:
             self.unit += 1
             yield self.step()
 
-    def _scout(self) -> Iterator[Run]:
+    def _scout(self) -> Iterator[Run[Projection]]:
         """One start, the first of them with what has grown; the best of them goes on."""
         known = self.grown if self.scouted == 0 else self.grown[:0]
         start = torch.cat([known, self._random_rows(self.wide - len(known))])
@@ -174,7 +174,7 @@ class _Search:
         if enough or self.scouted >= self.method.starts:
             self.phase = PRUNE
 
-    def _grow(self) -> Iterator[Run]:
+    def _grow(self) -> Iterator[Run[Projection]]:
         """More candidates, beside those that are there; ends where the cross-validated loss does not fall clearly."""
         m = len(self.kept)
         new = self._random_rows(min(self.cap - m, max(2, m // 2) if m else FIRST_SIZE))
@@ -193,7 +193,7 @@ class _Search:
         self.grown, self.scouted, self.resisted = self.kept, 0, 0
         self.phase = SCOUT
 
-    def _prune(self) -> Iterator[Run]:
+    def _prune(self) -> Iterator[Run[Projection]]:
         """Told: down to n at once. Not told: what cross-validation can do without, then one by one until two resist."""
         before, known_count = self.loss.fit(self.kept), self.problem.samples
         subset = self._subset(before)
@@ -224,7 +224,7 @@ class _Search:
             return smaller[-1]
         return min(smaller, key=lambda kept: self.loss.cross_validated(self.loss.restricted(fit, kept)))
 
-    def _polish(self) -> Iterator[Run]:
+    def _polish(self) -> Iterator[Run[Projection]]:
         """Down to the floor; with steering weights in stages, because below the floor only the drift is fitted."""
         before = self.problem.steering_loss(self.kept)
         length = self.method.polish_iterations if before is None else self.method.stage_iterations
@@ -281,7 +281,7 @@ class _Search:
         LASTING.restore(self, state, self.problem.device)
         self.resumed = state if "z" in state.tensors else None
 
-    def _resumed_run(self) -> Run | None:
+    def _resumed_run(self) -> Run[Projection] | None:
         """The run that was under way, as it was; its point is evaluated again, which is not counted again."""
         if self.resumed is None:
             return None

@@ -21,6 +21,7 @@ from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
 from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import Outline
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.spectrum import Spectrum, spectrum
@@ -45,20 +46,15 @@ HELD_OUT = 0.1
 LONE_CONFIDENCE = 0.3  # units that fired on the same samples in the same way have parallel rows too
 
 
-@dataclass
-class Rounds:
-    """The loop counts passes; here they are rounds of the search."""
-
-    passes: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class SilentProblem:
+    """A pass of `loss` is a round of the search."""
+
     span: Span | None
     lone: Lone | None
     seed: int
     head_start: Callable[[], HeadStart | None]
-    loss: Rounds = field(default_factory=Rounds)
+    loss: PassCounter = field(default_factory=PassCounter)
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,7 @@ class SilentUnits(Method[SilentProblem]):
     def _searched(self, problem: SilentProblem, span: Span, found: Found) -> Generator[Step, None, Found]:
         for latest in search(span, problem.seed, found):
             found = latest
-            problem.loss.passes = float(found.round)
+            problem.loss.total = float(found.round)
             yield _step(span, found)
             if found.round >= self.iterations:
                 break

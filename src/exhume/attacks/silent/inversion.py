@@ -102,6 +102,11 @@ def _inverted(
 def _descend(
     extractor: ModuleFeatures, start: Float[Tensor, " d"], target: Float[Tensor, " p"], accuracy: float
 ) -> _Solved:
+    """Levenberg-Marquardt for one equation per feature, from one start.
+
+    This is no `foundation.levenberg.Refinement`: the equations have a solution, and a residual down to rounding is what
+    tells it from others. Damping falls by 8 with each step and to nothing, where that loop keeps a floor.
+    """
     size = float(target.norm().clamp_min(1e-300))
     point, error = start, _values(extractor, start) - target
     jacobian = _jacobian(extractor, point)

@@ -25,7 +25,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.attacks.foundation.projection import PassCounter, invert_gram
+from exhume.attacks.foundation.pass_counter import PassCounter
+from exhume.attacks.foundation.projection import invert_gram
 from exhume.errors import ExhumeError
 from exhume.features.layered import Gradients, LayeredNetwork
 

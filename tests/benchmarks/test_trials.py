@@ -3,9 +3,9 @@ import math
 from pathlib import Path
 
 import pytest
+from trials import Trials
 
 from exhume.errors import ExhumeError
-from exhume_papers.studies.trials import Trials
 from exhume_papers.victims.recipe import Recipe
 
 

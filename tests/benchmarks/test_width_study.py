@@ -1,4 +1,5 @@
-from exhume_papers.studies.width_study import AngleTrial, MomentTrial, WidthTrial
+from width_study import AngleTrial, MomentTrial, WidthTrial
+
 from exhume_papers.victims.recipe import Recipe
 
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from span_check import SpanCheck, check_span, span_of
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
@@ -7,7 +8,6 @@ from exhume_papers.networks.resnet import ResNet
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.recipe import Recipe
-from exhume_papers.victims.span_check import SpanCheck, check_span, span_of
 
 N, D, H = 5, 20, 300
 
