@@ -41,7 +41,7 @@ Initial = Literal["zero", "known", "seed", "distribution"]
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What the attacker is told besides the feature map and the weights.
+    """What the attacker knows besides the feature map and the weights.
 
     `samples`: the number n of training samples, or None. `norm`: the norm that every training row has, or None.
     `initial`: what is known of the head W(0) before training, and so what the weights of the observation are:

@@ -203,12 +203,12 @@ def load_reconstruction(path: Path) -> Reconstruction:
 
 def _record(meta: dict[str, Any], file: TensorFile, d: int) -> dict[str, Any]:
     """What the attack recorded of itself, which files of the first form do not have."""
-    given, told, shape = meta.get("given", {}), meta.get("held_out"), meta.get("image_shape")
+    given, record, shape = meta.get("given", {}), meta.get("held_out"), meta.get("image_shape")
     if not isinstance(given, dict) or not all(isinstance(detail, str) for detail in given.values()):
         raise TypeError("given")
     if shape is not None and ([type(side) for side in shape] != [int] * 3 or math.prod(shape) != d or min(shape) < 1):
         raise TypeError("image_shape")
-    held_out = None if told is None else read_held_out(told, file.tensors["held_out"])
+    held_out = None if record is None else read_held_out(record, file.tensors["held_out"])
     return {"held_out": held_out, "given": given, "image_shape": None if shape is None else tuple(shape)}
 
 

@@ -50,9 +50,9 @@ class StoredAudit:
         if not self.rows:
             return "Inconclusive: both versions store the same records."
         gone, new = (sum(len(part) for part in side) for side in self._sides())
-        told = [f"{_count(gone)} of the older version {_are(gone)} not in the newer one"] if gone else []
-        told += [f"{_count(new)} of the newer version {_are(new)} not in the older one"] if new else []
-        return f"Recovered: {', and '.join(told)}. Each can be read as it is."
+        parts = [f"{_count(gone)} of the older version {_are(gone)} not in the newer one"] if gone else []
+        parts += [f"{_count(new)} of the newer version {_are(new)} not in the older one"] if new else []
+        return f"Recovered: {', and '.join(parts)}. Each can be read as it is."
 
     @property
     def summary(self) -> dict[str, Any]:

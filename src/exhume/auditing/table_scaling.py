@@ -1,4 +1,4 @@
-"""How the columns of numbers were scaled before training: as told by a word, a JSON file, or a scikit-learn scaler."""
+"""How the columns of numbers were scaled before training: as said by a word, a JSON file, or a scikit-learn scaler."""
 
 from pathlib import Path
 

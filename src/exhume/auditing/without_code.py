@@ -91,14 +91,14 @@ def notes_of(network: ReadNetwork, asked: str | None, truth: Truth | None) -> tu
     activation = asked or network.activation or ASSUMED
     widths = [network.file.tensors[f"{name}.weight"].shape for name in network.order]
     shown = "-".join(str(width) for width in (widths[0][1], *(shape[0] for shape in widths)))
-    told = f"The network was read from the file, without code: dense layers {shown}, {activation} between them"
+    note = f"The network was read from the file, without code: dense layers {shown}, {activation} between them"
     if asked is not None:
-        told += " (as you gave it)."
+        note += " (as you gave it)."
     elif network.activation is not None:
-        told += " (as the file says)."
+        note += " (as the file says)."
     else:
-        told += f". The file does not say the activation: {activation} is assumed; give --activation if it is another."
-    return (told, *network.notes, *_tried_out(network, activation, truth))
+        note += f". The file does not say the activation: {activation} is assumed; give --activation if it is another."
+    return (note, *network.notes, *_tried_out(network, activation, truth))
 
 
 def start_of(network: ReadNetwork, path: Path) -> Mapping[str, Tensor]:
@@ -187,7 +187,7 @@ def _tried_out(network: ReadNetwork, activation: str, truth: Truth | None) -> tu
     with torch.no_grad():
         kind = next(module.parameters()).dtype
         right = (module(truth.inputs.to(kind)).argmax(dim=1) == truth.class_index).double().mean()
-    told = f"Tried on the records: with {activation} the network gives {float(right):.0%} of them their own class."
+    note = f"Tried on the records: with {activation} the network gives {float(right):.0%} of them their own class."
     if right < 0.5:
-        told += " If that is too few: is the activation, the scaling or the order of the classes another?"
-    return (told,)
+        note += " If that is too few: is the activation, the scaling or the order of the classes another?"
+    return (note,)

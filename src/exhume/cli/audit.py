@@ -51,7 +51,7 @@ def audit(request: AuditRequest, json: bool) -> None:
 
 
 def _carried_out(request: AuditRequest, progress: "ProgressFolder | None", json: bool) -> "Audit":
-    """Reads the model and attacks it; what is known of it before the first attack is told before."""
+    """Reads the model and attacks it; what is known of it before the first attack is printed before."""
     from exhume.attacks.running.budget import Limits, ready_in_time
     from exhume.auditing.audit import AuditSettings
     from exhume.auditing.from_files import read_question

@@ -110,7 +110,7 @@ class _Patient:
             drift = math.sqrt(max(float((moved * (gram @ moved)).sum()), 0.0))
             if gone and math.sqrt(costs[q]) > limit - slack * drift:
                 break
-            if math.isinf(costs[q]):  # rounding: weights are left over that could go, but none that can be told
+            if math.isinf(costs[q]):  # rounding: weights are left over that could go, but none whose cost is known
                 self.rank = len(self.kept) - len(gone)
                 break
             row, free = living[q].copy(), 1 - leverage[q]

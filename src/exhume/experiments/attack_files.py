@@ -1,4 +1,4 @@
-"""Files that an attack may be given. A run is told from another by what is in them, not by where they lie."""
+"""Files that an attack may be given. Runs differ by what is in them, not by where they lie."""
 
 import hashlib
 from pathlib import Path

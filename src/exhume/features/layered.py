@@ -116,7 +116,7 @@ class LayeredNetwork:
         return replace(self, weights=(self.weights[0] @ basis, *self.weights[1:]))
 
     def gradients(self, rows: Float[Tensor, "m d"], directions: Float[Tensor, "m q k"] | None = None) -> Gradients:
-        """Of directions·f, all outputs on their own unless told otherwise. Can be differentiated in the rows."""
+        """Of directions·f, all outputs on their own unless asked otherwise. Can be differentiated in the rows."""
         forward, slopes = [rows], []
         for layer, matrix in enumerate(self.weights[:-1]):
             value, slope = self._activate(forward[-1] @ matrix.T, layer)

@@ -118,7 +118,7 @@ class ModuleFeatures:
         return torch.isin(groups, drawn).nonzero()[:, 0]
 
     def telltale(self, like: Tensor) -> Iterator[bytes]:
-        """A network is told by what it makes of one input, in the precision of `like`."""
+        """A network is known by what it makes of one input, in the precision of `like`."""
         probe = torch.randn(1, self.d, generator=torch.Generator().manual_seed(0))
         yield raw_bytes(self(probe.to(like)))
 

@@ -27,9 +27,9 @@ def chain_of_skops(contents: Contents, path: Path) -> DenseChain:
     weights, biases = (_arrays(network, name, path) for name in ("coefs_", "intercepts_"))
     if len(weights) != len(biases):
         raise ExhumeError(f"expected a bias for each of {len(weights)} layers in {path}, found {len(biases)}")
-    told = str(network.members.get("activation"))
-    if told not in ACTIVATIONS:
-        raise ExhumeError(f"expected an activation out of {', '.join(ACTIVATIONS)} in {path}, found {told[:40]!r}")
+    stated = str(network.members.get("activation"))
+    if stated not in ACTIVATIONS:
+        raise ExhumeError(f"expected an activation out of {', '.join(ACTIVATIONS)} in {path}, found {stated[:40]!r}")
     layers = tuple(
         DenseLayer(f"dense{number + 1}", weight.T, bias)
         for number, (weight, bias) in enumerate(zip(weights, biases, strict=True))
@@ -40,7 +40,7 @@ def chain_of_skops(contents: Contents, path: Path) -> DenseChain:
         if scaled
         else ()
     )
-    return DenseChain(layers, ACTIVATIONS[told], notes, _kept(network, len(weights)))
+    return DenseChain(layers, ACTIVATIONS[stated], notes, _kept(network, len(weights)))
 
 
 def _kept(network: StoredObject, layers: int) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:

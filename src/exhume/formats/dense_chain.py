@@ -61,7 +61,7 @@ def checked(chain: DenseChain, path: Path) -> DenseChain:
 
 
 def one_activation(names: Sequence[str], path: Path) -> str | None:
-    """What is between the layers, if it is the same everywhere; None where nothing was told."""
+    """What is between the layers, if it is the same everywhere; None where the file says nothing."""
     different = list(dict.fromkeys(names))
     if len(different) > 1:
         raise UsageError(f"expected one activation in {path}, found {' and '.join(different)}; {WAY_OUT}")

@@ -80,8 +80,8 @@ def _loss_of(model: StoredObject) -> str | None:
         case "RidgeClassifier":
             return "signed-square"
         case "LinearSVC":
-            told = str(model.members.get("loss"))
-            return "squared-hinge" if told == "squared_hinge" else None
+            named = str(model.members.get("loss"))
+            return "squared-hinge" if named == "squared_hinge" else None
     classes = model.array("classes_")
     return "logistic" if classes is not None and classes.shape == (2,) else "cross-entropy"
 

@@ -42,7 +42,7 @@ class Evidence:
     directions_only: bool
     control: dict[str, Any] | None = None
     directions: int | None = None
-    """How many records came back up to their norm; None where norms cannot be told anyway."""
+    """How many records came back up to their norm; None where norms cannot be known anyway."""
     sign_free: bool = False
 
 

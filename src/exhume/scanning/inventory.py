@@ -143,19 +143,19 @@ def _walk(root: Path, unread: list[Unread], folders: list[str]) -> Iterator[Path
             try:
                 if leads_out(path, root):
                     raise ExhumeError(f"{REFUSED}; scan what it leads to")
-                told = path.stat()
+                status = path.stat()
             except (OSError, RuntimeError) as problem:
                 unread.append(Unread(shown, f"could not be opened: {getattr(problem, 'strerror', None) or problem}"))
                 continue
             except ExhumeError as problem:
                 unread.append(Unread(shown, str(problem)))
                 continue
-            if not stat.S_ISREG(told.st_mode):
+            if not stat.S_ISREG(status.st_mode):
                 unread.append(Unread(shown, "neither a file nor a folder, and was not opened"))
                 continue
-            if (told.st_dev, told.st_ino) in seen:
+            if (status.st_dev, status.st_ino) in seen:
                 continue
-            seen.add((told.st_dev, told.st_ino))
+            seen.add((status.st_dev, status.st_ino))
             if len(seen) > MOST_FILES:
                 raise ExhumeError(f"expected at most {MOST_FILES:,} files below {root}, found more; scan its parts")
             yield path

@@ -17,7 +17,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def write_rows(findings: Iterable[Finding], path: Path) -> int:
-    """One line a record: where it lies, its place there, its number in the training set if that is told, its values.
+    """One line a record: where it lies, its place there, its number in the training set if that is known, its values.
 
     For nobody but the owner to read, whatever the umask.
     """

@@ -107,7 +107,7 @@ class DenseSpan(Method[DenseProblem]):
 
     def steps(self, problem: DenseProblem, resume: State | None = None) -> Iterator[Step]:
         """One step per start. The first finds the brightness, from which the others begin. Those candidates come first,
-        and stay where n is told, that most starts agree on."""
+        and stay where n is given, that most starts agree on."""
         shape = problem.pictures.shape
         like = problem.pictures.amplitude
         starts = [] if resume is None else _restored(resume, like)
@@ -136,16 +136,16 @@ def _step(problem: DenseProblem, starts: list[Start]) -> Step:
 
 def _state(starts: list[Start], like: Tensor, count: int) -> State:
     pictures = torch.stack([one.pictures for one in starts]) if starts else like.new_zeros(0, count, 0)
-    told = torch.tensor([[one.loss, one.brightness] for one in starts], dtype=torch.float64).reshape(-1, 2)
-    tensors = {"pictures": pictures, "losses": told[:, 0].contiguous(), "brightness": told[:, 1].contiguous()}
+    numbers = torch.tensor([[one.loss, one.brightness] for one in starts], dtype=torch.float64).reshape(-1, 2)
+    tensors = {"pictures": pictures, "losses": numbers[:, 0].contiguous(), "brightness": numbers[:, 1].contiguous()}
     return State(tensors, {"iteration": len(starts)})
 
 
 def _restored(state: State, like: Tensor) -> list[Start]:
-    told = zip(state.tensors["losses"].tolist(), state.tensors["brightness"].tolist(), strict=True)
+    pairs = zip(state.tensors["losses"].tolist(), state.tensors["brightness"].tolist(), strict=True)
     return [
         Start(pictures.to(like), loss, brightness)
-        for pictures, (loss, brightness) in zip(state.tensors["pictures"], told, strict=True)
+        for pictures, (loss, brightness) in zip(state.tensors["pictures"], pairs, strict=True)
     ]
 
 
@@ -181,11 +181,11 @@ class DenseCase:
         units = len(whole.changes[whole.first])
         unseen = torch.rand(units, generator=seeds.generator(seed, "held-out")) < held_out
         loss = whole.on_units((~unseen).nonzero()[:, 0].to(like.device))
-        told = observation.knowledge.samples
+        samples = observation.knowledge.samples
         values = torch.linalg.svdvals(loss.changes[loss.first].double())
         rank = max(1, int((values > FAINT * values[0]).sum()))
-        facts: Facts = {"layers_read": list(whole.changes), "directions": rank, "told": told is not None}
-        problem = DenseProblem(loss, SmoothPictures.of(shape, like), (told or rank) + SPARE, told, seed)
+        facts: Facts = {"layers_read": list(whole.changes), "directions": rank, "told": samples is not None}
+        problem = DenseProblem(loss, SmoothPictures.of(shape, like), (samples or rank) + SPARE, samples, seed)
         return cls(observation, problem, whole, unseen.nonzero()[:, 0], facts)
 
     @property

@@ -36,7 +36,7 @@ def of_the_head(observation: Observation) -> Given:
 
 
 def of_the_samples(observation: Observation) -> Given:
-    """What is told of the samples themselves, which most attacks make use of."""
+    """What is known of the samples themselves, which most attacks make use of."""
     samples, norm = observation.knowledge.samples, observation.knowledge.norm
     given: Given = {} if samples is None else {"samples": f"{samples:,}"}
     return given if norm is None else given | {"norm": f"{norm:.6g}"}

@@ -120,7 +120,7 @@ class Method(ABC, Generic[P]):
 
     @property
     def needs_samples(self) -> bool:
-        """Whether the number of samples has to be told; otherwise it is found."""
+        """Whether the number of samples has to be given; otherwise it is found."""
         return False
 
     def as_start(self) -> "Method[P]":

@@ -1,7 +1,7 @@
 """exhume's attack on the last layer of any network: quasi-Newton on the projected loss, smooth pictures first.
 
-    grow     n not told: a few candidates, then half as many again, while the cross-validated loss falls
-    scout    several starts with more candidates than samples, the one of the lowest loss goes on; n not told: with
+    grow     n not given: a few candidates, then half as many again, while the cross-validated loss falls
+    scout    several starts with more candidates than samples, the one of the lowest loss goes on; n not given: with
              1.75 times as many as growth ended with, because growth alone stops short where equations are scarce
     prune    remove what the weights do not need; if they need all of them, scout again with more
     polish   down to the floor, for as long as weights that were kept aside agree
@@ -53,7 +53,7 @@ class ModuleNewton(ModuleMethod):
 
     `iterations` bounds the whole attack, each about two passes. `smoothness` is the power of 1 / f in the amplitudes
     that images are searched in; 0 for no preference. `excess` is how many candidates per sample are tried where the
-    number of samples is told, `widening` how many for each that growth ended with where it is not; `capacity` bounds
+    number of samples is given, `widening` how many for each that growth ended with where it is not; `capacity` bounds
     their unknowns by a share of the equations. A start whose steering loss is below `good` ends the scouting.
     """
 
@@ -194,7 +194,7 @@ class _Search:
         self.phase = SCOUT
 
     def _prune(self) -> Iterator[Run[Projection]]:
-        """Told: down to n at once. Not told: what cross-validation can do without, then one by one until two resist."""
+        """n given: down to it at once. Else what cross-validation can do without, then one by one until two resist."""
         before, known_count = self.loss.fit(self.kept), self.problem.samples
         subset = self._subset(before)
         if len(subset) == len(before.candidates) or not subset:

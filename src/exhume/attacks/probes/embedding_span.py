@@ -59,7 +59,7 @@ class EmbeddingSpan:
 
 
 def embedding_span(change: Float[Tensor, "k p"]) -> EmbeddingSpan:
-    """The row space of the change of a head, its rank told by the gap in the spectrum.
+    """The row space of the change of a head, its rank read off the gap in the spectrum.
 
     >>> embedding_span(torch.tensor([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])).rank
     1

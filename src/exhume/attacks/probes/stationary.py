@@ -1,4 +1,4 @@
-"""Records told by where training came to rest, whatever optimiser took it there.
+"""Records found by where training came to rest, whatever optimiser took it there.
 
 A head with L2 rests where the pull of its data and the penalty balance. With e_i the residual of record i at the
 published weights (`residuals.py`) and φ_i its embedding,

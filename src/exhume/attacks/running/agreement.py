@@ -1,4 +1,4 @@
-"""Which candidates are right, told without the truth by what independent runs agree on.
+"""Which candidates are right, judged without the truth by what independent runs agree on.
 
 A loss that many candidates minimise has many minima, and a run ends in one of them: candidates that the weights demand
 come back in every run, candidates that merely fill a gap do not. So candidates of several runs are pooled: two belong

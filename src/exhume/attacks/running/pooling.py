@@ -16,7 +16,7 @@ CALLED = 0.5  # the confidence from which a candidate is called recovered
 def run_pool(prepared: PreparedAttack, say: Callable[[str], None] = lambda line: None) -> Attacked:
     """Attacks from as many seeds as asked for, all of them within the limits. Ctrl-C ends the pool early.
 
-    `say` is told a line after each.
+    `say` is given a line after each.
     """
     settings, found, interrupted = prepared.settings, [], False
     limits = settings.limits.begun

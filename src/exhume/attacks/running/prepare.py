@@ -2,7 +2,7 @@
 
 choose    the method, and the observation as that method looks at it: a network as φ(Wx + b), or with its layers
 search    the initial head, where it is known up to its seed
-withhold  the number of samples, unless the method has to be told it
+withhold  the number of samples, unless the method has to be given it
 refuse    a budget of memory that is too small
 """
 

@@ -1,4 +1,4 @@
-"""How to attack: the method and its options, what the attacker is told, and what he may use."""
+"""How to attack: the method and its options, what the attacker knows, and what he may use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

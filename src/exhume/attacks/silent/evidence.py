@@ -1,4 +1,4 @@
-"""Whether a dual is that of one sample, told without knowing the samples.
+"""Whether a dual is that of one sample, judged without knowing the samples.
 
 r − 1 entries of Y q can be made zero for any choice of r − 1 units. A true dual has far more: all silent units.
 Three things are asked of a dual before it is called certain:

@@ -92,7 +92,7 @@ def _inverted(
             continue
         apart = float((best.point - solved.point).norm() / solved.point.norm())
         if agreed and apart > 10 * max(best.expected_error, solved.expected_error):
-            return best, False  # another input with the same embedding: which one was trained on cannot be told
+            return best, False  # another input with the same embedding: which one was trained on cannot be known
         best, agreed = solved, agreed + 1
         if agreed >= AGREE:
             return best, True

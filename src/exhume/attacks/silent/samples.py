@@ -3,7 +3,7 @@
 A place is only as good as the *other* duals, to all of which it is orthogonal. So duals that are not certain are left
 out of every other sample's place, at the price of one fitted number each.
 
-How exact it is, is told by leaving out: all duals and places again without a fifth of the units, five times. The spread
+How exact it is shows in leaving out: all duals and places again without a fifth of the units, five times. The spread
 of the five, as the jackknife has it, is the error to expect. To that comes what rounding may hide: a sample's part of
 the change is C_i x̃_iᵀ, and a difference between samples that stays below the largest singular value of rounding,
 relative to that part, leaves them one. Clusters of samples in a file with noise are blends, and must not pass for

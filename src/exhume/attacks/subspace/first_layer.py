@@ -22,7 +22,7 @@ from exhume.attacks.foundation.spectrum import Spectrum, rounding, spectrum_of_c
 from exhume.errors import ExhumeError
 from exhume.features.rows import Rows, blocks
 
-SKETCH = 1024  # rows of a sketch: ranks up to half of it can be told
+SKETCH = 1024  # rows of a sketch: ranks up to half of it can be seen
 
 
 def first_layer_spectrum(trained: Rows, initial: Rows, sketch: int = SKETCH) -> Spectrum:

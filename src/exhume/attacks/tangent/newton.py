@@ -2,7 +2,7 @@
 
     start    more candidates than samples, from random pictures; quasi-Newton at one sharpness after the other
     regrow   the candidates that the others can best do without are drawn anew, from the second rung of the ladder on
-    prune    down to the number of samples, where it is told or shows in the rank of the first layer
+    prune    down to the number of samples, where it is given or shows in the rank of the first layer
     polish   at the last sharpness
 
 Of the starts, and before and after each regrowth, what has the lowest loss goes on: on weights that were kept aside,

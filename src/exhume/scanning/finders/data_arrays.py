@@ -14,7 +14,7 @@ NAMED = re.compile(
 )
 OWN = {
     "truth": "training records, kept by exhume for scoring",
-    "known-samples": "training records that an attack was told",
+    "known-samples": "training records that an attack was given",
     "reconstruction": "records that an attack recovered",
     "snapshots": "records that an attack recovered on its way",
     "training-checkpoint": "the state of a training, with its momentum",
@@ -23,8 +23,8 @@ OWN = {
 
 def find(inventory: Inventory) -> Iterator[Finding]:
     for file, contents in inventory.models:
-        told = contents.values.get("exhume")
-        own = told.get("kind") if isinstance(told, dict) else None
+        metadata = contents.values.get("exhume")
+        own = metadata.get("kind") if isinstance(metadata, dict) else None
         if isinstance(own, str) and own in OWN:
             yield _own(file, own)
             continue

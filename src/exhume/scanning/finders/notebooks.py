@@ -29,10 +29,10 @@ def find(inventory: Inventory) -> Iterator[Finding]:
 def _count(file: ScannedFile) -> tuple[int, int, int]:
     """Outputs, pictures among them, and tables as pandas shows them."""
     try:
-        told = read_json_value(file.path)
+        content = read_json_value(file.path)
     except ExhumeError:
         return 0, 0, 0
-    cells = told.get("cells") if isinstance(told, dict) else None
+    cells = content.get("cells") if isinstance(content, dict) else None
     outputs = pictures = tables = 0
     for cell in cells if isinstance(cells, list) else []:
         printed = cell.get("outputs") if isinstance(cell, dict) else None

@@ -69,17 +69,17 @@ def _beside(file: ScannedFile) -> Iterator[Finding]:
             text = regular(file.path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return
-        told = dict.fromkeys((name.lower(), int(value)) for name, value in _LINE.findall(text))
-        for name, value in told:
+        seeds = dict.fromkeys((name.lower(), int(value)) for name, value in _LINE.findall(text))
+        for name, value in seeds:
             yield _seed(value, f"{file.name}: {name}", Certainty.LIKELY)
 
 
 def _base(file: ScannedFile) -> Iterator[Finding]:
     try:
-        told = read_json_value(file.path)
+        content = read_json_value(file.path)
     except ExhumeError:
         return
-    settings: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    settings: Mapping[str, Any] = content if isinstance(content, dict) else {}
     base = settings.get("base_model_name_or_path") or settings.get("_name_or_path")
     if isinstance(base, str) and base.strip():
         shown = base.rstrip("/").rpartition("/")[2] if base.startswith(("/", "~", ".")) else base

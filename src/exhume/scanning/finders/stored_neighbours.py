@@ -41,7 +41,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _trees(name: str, contents: Contents, kept: list[StoredObject]) -> Iterator[Finding]:
-    """A tree of a model whose rows are found already is the same rows once more, and not told twice."""
+    """A tree of a model whose rows are found already is the same rows once more, and not reported twice."""
     for tree in contents.objects_of(*TREES):
         if any(tree.where.startswith(f"{model.where}." if model.where else "") for model in kept):
             continue
@@ -99,9 +99,9 @@ def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None
 
 
 def _numbers(model: StoredObject) -> tuple[int, ...] | None:
-    told = whole_numbers(model.members.get("core_sample_indices_") or model.members.get("cluster_centers_indices_"))
+    numbers = whole_numbers(model.members.get("core_sample_indices_") or model.members.get("cluster_centers_indices_"))
     rows = model.array("_fit_X") or model.array("X_")
-    return told if rows is None else tuple(range(rows.shape[0])) if rows.shape else None
+    return numbers if rows is None else tuple(range(rows.shape[0])) if rows.shape else None
 
 
 def _place(model: StoredObject) -> str:

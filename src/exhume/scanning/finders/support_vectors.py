@@ -41,14 +41,14 @@ def _rows_of_node(node: StoredObject) -> StoredRows | None:
 
 
 def _finding(rows: StoredRows, where: str, machine: StoredObject, how: str) -> Finding:
-    told = "" if rows.numbers is None else ", with their numbers in the training set"
+    numbered = "" if rows.numbers is None else ", with their numbers in the training set"
     return Finding(
         rule="support-vectors",
         holds=Holds.RECORDS,
         certainty=Certainty.CERTAIN,
         what=f"{rows.count:,} support vectors of {rows.columns:,} numbers ({machine.class_name})",
         where=where,
-        gives_away=f"{rows.count:,} training records {how}{told}",
+        gives_away=f"{rows.count:,} training records {how}{numbered}",
         remedy=REMEDY,
         attack=READ_IT,
         rows=rows,
