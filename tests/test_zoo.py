@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from zoo import running
 from zoo.auditing import Result, audited, sentences_of
-from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of
+from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of, spectrum_of_layer
 from zoo.page import spread
 from zoo.registry import VICTIMS
 from zoo.rows import load, path_of
@@ -131,6 +131,12 @@ def test_ranks_are_found_in_the_whole_spectrum_with_dead_columns_aside() -> None
     found = spectrum_of(change)
     assert (found.rank, found.dead) == (6, 8)
     assert spectrum_of(torch.randn(40, 30, generator=stream, dtype=torch.float64)).rank is None
+
+
+def test_weight_decay_is_taken_off_before_a_rank_is_told() -> None:
+    decayed = spectrum_of_layer(VICTIMS["digits-weight-decay"].train(), "0")
+    assert (decayed.rank, decayed.gap > 1e3) == (20, True)
+    assert spectrum_of_layer(VICTIMS["digits-adam"].train(), "0").rank is None
 
 
 def test_the_floor_is_what_least_squares_leaves() -> None:

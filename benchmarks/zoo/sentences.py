@@ -68,8 +68,8 @@ def _of_page(result: Result, facts: Facts) -> list[dict[str, str]]:
 
 
 def _of_ranks(text: str, facts: Facts) -> Iterator[str]:
-    """What is said of the first layer's change. Without its bias the rank may be one less."""
-    if "average" in text or "weight decay" in text:  # other states, or the start taken off in part: another matrix
+    """What is said of the first layer's change, weight decay taken off. Without its bias the rank may be one less."""
+    if "average" in text or "weights put in" in text:  # other states of the layer: another matrix
         return
     rank, gap = _RANK.search(text), _GAP.search(text)
     if rank and facts.rank is None:
