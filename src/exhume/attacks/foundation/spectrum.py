@@ -12,8 +12,8 @@ quarter of all values that may be noise. These are the ones as small as rounding
 Adam). A sample whose trace is below the rounding is not in the rank. With weight decay, L = W̃(T) − c W̃(0), and c is
 found with the span, in turns: outside the span the published layer is c times the start. Where c is too far from 1 for
 that, it is read off first: W̃(T) v = c W̃(0) v for every v outside of the span, so that c is the repeated eigenvalue of
-W̃(0)⁺ W̃(T), with d + 1 − n copies. All of it asks that biases decay with the matrix, as torch does it: where a script leaves them
-out, they are another combination of the samples, and the rank is n + 1.
+W̃(0)⁺ W̃(T), with d + 1 − n copies. All of it asks that biases decay with the matrix, as torch does it. Where a script
+leaves them out, they are another combination of the samples, and the rank is n + 1.
 """
 
 import math
