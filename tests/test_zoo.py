@@ -12,9 +12,10 @@ from zoo.auditing import Result, audited, sentences_of
 from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of, spectrum_of_layer
 from zoo.page import spread
 from zoo.registry import VICTIMS
-from zoo.rows import load, path_of
+from zoo.rows import load, made, measured, path_of, save
 from zoo.scoring import Score, relative, score
 from zoo.sentences import false_sentences
+from zoo.victim import SHARED
 
 import exhume
 
@@ -195,6 +196,13 @@ DENIED = "Not recovered by these attacks: what it found is not the training data
             BLIND,
             ["those of"],
         ),
+        (replace(INFORMED, page=["The features of random inputs moved by 0.05 of their size in training."]), BLIND, []),
+        (
+            replace(INFORMED, page=["The features of these records moved by 0.05 of their size in training."]),
+            BLIND,
+            ["those of"],
+        ),
+        (replace(INFORMED, page=["A last layer of p = 514 parameters can hold at most p / d = 51."]), BLIND, []),
         (replace(INFORMED, page=["A last layer of p = 514 parameters can hold p / d = 51."]), BLIND, ["outputs that"]),
         (
             replace(INFORMED, page=["The head: a change. Attacked here."], attempts=[SILENT]),
@@ -208,6 +216,26 @@ def test_sentences_that_are_not_so_are_found(informed: Result, blind: Result, wh
     told = false_sentences(informed, blind, FACTS)
     assert len(told) == len(why)
     assert all(line["why"].startswith(start) for line, start in zip(told, why, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits-weight-decay", "digits-dropout", "cifar-flips", "cancer-sgd", "wine-adam"])
+def test_no_audit_of_the_zoo_says_what_is_not_so(name: str, tmp_path: Path) -> None:
+    """The kinds that were false: decay that was missed, recipes that break other attacks, ranks, features, floors."""
+    if name.startswith("cifar") and not (SHARED / "cifar-10-batches-bin").is_dir():
+        pytest.skip("needs the real CIFAR-10")
+    row = made(VICTIMS[name], 0, 3.0, SHARED)
+    assert row.with_records is not None
+    assert row.with_records.error is None
+    assert row.with_records.page
+    assert row.false == []
+
+
+def test_false_sentences_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, row = measured(VICTIMS["diabetes-few"], 0, SHARED)
+    save(replace(row, with_records=INFORMED, without_records=replace(BLIND, sentence=DENIED)), tmp_path)
+    running.run(["--only", "diabetes-few", "--out", str(tmp_path)], BENCHMARKS / "zoo.py", "")
+    assert f"| diabetes-few | without records | {DENIED} | 8 records are among" in capsys.readouterr().out
 
 
 def test_prose_is_found_wherever_it_is() -> None:

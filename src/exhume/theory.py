@@ -101,8 +101,8 @@ def explain(gauge: Gauge, whose: str = LAST_LAYER) -> list[str]:
 
 def _count(gauge: Gauge, whose: str) -> list[str]:
     sentences = [
-        f"{whose} of p = {gauge.p:,} parameters can hold p / d = {_number(gauge.capacity)} samples of dimension "
-        f"d = {gauge.d:,} in full."
+        f"{whose} of p = {gauge.p:,} parameters can hold at most p / d = {_number(gauge.capacity)} samples of "
+        f"dimension d = {gauge.d:,} in full."
     ]
     if gauge.n is not None and gauge.labels_ratio is not None and gauge.ratio is not None:
         sentences.append(

@@ -74,3 +74,15 @@ def test_optimisers_that_leave_no_rank_get_none(kind: str, dark: int) -> None:
 
 def test_more_samples_than_dimensions_leave_no_rank() -> None:
     assert not shown(d=64, n=80).exact
+
+
+def test_a_rank_is_spoken_of_only_where_no_other_spectrum_has_its_gap() -> None:
+    """40 samples of 30 numbers: their change has a fall by 3 somewhere, as any spectrum has."""
+    stream = torch.Generator().manual_seed(0)
+    parts = [torch.linalg.qr(torch.randn(side, 31, generator=stream, dtype=torch.float64))[0] for side in (400, 31)]
+    values = torch.cat([torch.linspace(9, 3, 29), torch.ones(2)])
+    weak = spectrum_of_change(parts[0] * values @ parts[1].T, torch.zeros(400, 31, dtype=torch.float64), 2e-4)
+    assert (weak.rank, weak.clear, weak.sure) == (29, True, False)
+    assert "rank 29" not in weak.describe()
+    assert "no rank that stands out (a gap of 3)" in weak.describe()
+    assert "rank 20" in shown().describe()

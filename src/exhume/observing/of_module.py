@@ -74,7 +74,7 @@ class SeenModule:
     """A copy in evaluation mode, and the same with its weights before training where they are known."""
     started: nn.Module | None
     drift: float | None
-    """How far the features moved in training, over their own size; None where their start is not known."""
+    """How far the features of random inputs moved in training, over their size; None where their start is not known."""
     notes: tuple[str, ...]
 
 

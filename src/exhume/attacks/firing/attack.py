@@ -211,7 +211,7 @@ class FiringCase:
         count = ceil(PER_DIMENSION * layer.dimensions if n is None else EXCESS * n)
         facts: Facts = {
             "layer": states.name,
-            "rank": shown.rank if shown.clear else None,
+            "rank": shown.rank if shown.sure else None,
             "gap": shown.gap,
             "searched_with": count,
             "directions_only": not states.bias and observation.knowledge.norm is None,

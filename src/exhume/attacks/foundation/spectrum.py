@@ -59,29 +59,34 @@ class Spectrum:
 
     @property
     def clear(self) -> bool:
-        """Whether there is a rank to speak of. A change of full rank has none."""
+        """Whether the values fall off somewhere and stay there. A change of full rank has no such place."""
         return self.rank < len(self.values)
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is a rank to speak of: a smaller gap is that of any spectrum here and there."""
+        return self.clear and self.gap >= SURE_GAP
 
     @property
     def exact(self) -> bool:
         """Whether the span of the directions is that of the samples: a clear rank, and nothing beside it but noise."""
-        return self.clear and self.explained and self.gap >= SURE_GAP
+        return self.sure and self.explained
 
     @property
     def subspace(self) -> Subspace:
         return Subspace(self.directions)
 
     def describe(self) -> str:
-        if not self.clear:
+        if not self.sure:
             return self.no_span()
         return f"its change has rank {self.rank} (a gap of {self.gap:.1e}){self._decay}"
 
     def no_span(self) -> str:
         """What is said where the span is not used: the likely causes."""
-        rank = "no rank that stands out" if self.clear else "full rank"
+        rank = "no rank that stands out (a gap of" if self.clear else "full rank (the largest gap is a factor"
         return (
-            f"its change has {rank} (the largest gap is a factor {self.gap:.2g}){self._decay}: more samples than "
-            "dimensions, an optimiser such as Adam, augmentation, noise, or another start"
+            f"its change has {rank} {self.gap:.2g}){self._decay}: more samples than dimensions, an optimiser such as "
+            "Adam, augmentation, noise, or another start"
         )
 
     @property
