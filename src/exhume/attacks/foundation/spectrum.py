@@ -143,7 +143,9 @@ def _repeated(after: Float[Tensor, "h c"], before: Float[Tensor, "h c"], unit: f
     if not found.clear:
         return None
     scale = _left_of(before * taught, after * taught, found.directions)
-    return decompose((after - scale * before) * taught, unit, scale, taken)
+    found = decompose((after - scale * before) * taught, unit, scale, taken)
+    # of a square matrix any eigenvalue at all leaves one direction less
+    return found if found.rank <= len(found.values) - REPEATED else None
 
 
 def _repeated_eigenvalue(after: Float[Tensor, "h c"], before: Float[Tensor, "h c"]) -> float | None:
