@@ -146,7 +146,7 @@ def _subject(
             target,
             attempts,
             samples=settings.samples is not None,
-            recipe=bool(settings.recipe),
+            recipe=settings.recipe,
             records=truth is not None,
             control=control is not None,
         ),
