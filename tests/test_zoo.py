@@ -12,10 +12,10 @@ from zoo.auditing import Result, audited, sentences_of
 from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of, spectrum_of_layer
 from zoo.page import spread
 from zoo.registry import VICTIMS
-from zoo.rows import load, made, measured, path_of, save
+from zoo.rows import Row, load, made, measured, path_of, save
 from zoo.scoring import Score, relative, score
 from zoo.sentences import false_sentences
-from zoo.victim import SHARED
+from zoo.victim import SHARED, Victim
 
 import exhume
 
@@ -44,6 +44,43 @@ def test_two_victims_go_from_training_to_the_page(tmp_path: Path, capsys: pytest
     assert len((tmp_path / "zoo.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     printed = capsys.readouterr().out
     assert all(f"| {name} |" in printed for name in SMALL)
+
+
+def test_one_command_gives_every_victim_the_budget_of_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, float] = {}
+    _, row = measured(VICTIMS["diabetes-few"], 0, SHARED)
+
+    def noted(victim: Victim, seed: int, budget: float, data: Path) -> Row:
+        asked[victim.name] = budget
+        return replace(row, victim=victim.name, budget=budget, with_records=INFORMED, without_records=BLIND)
+
+    monkeypatch.setattr(running, "made", noted)
+    page = tmp_path / "page.md"
+    names = ["--only", "diabetes-few,cancer-sgd", "--workers", "0"]
+    running.run([*names, "--out", str(tmp_path / "a"), "--page", str(page)], BENCHMARKS / "zoo.py", "")
+    assert asked == {"diabetes-few": 15.0, "cancer-sgd": 600.0}
+    told = page.read_text(encoding="utf-8")
+    assert "15 s for all attacks together and one thread (600 s for cancer-sgd)" in told
+    command = next(line for line in told.splitlines() if "benchmarks/zoo.py" in line)
+    assert "--budget" not in command
+    assert "--budget" not in (BENCHMARKS.parent / "Makefile").read_text(encoding="utf-8")
+    running.run([*names, "--out", str(tmp_path / "b"), "--budget", "5"], BENCHMARKS / "zoo.py", "")
+    assert asked == {"diabetes-few": 5.0, "cancer-sgd": 5.0}
+
+
+def test_the_recipe_in_numbers_is_passed_with_n(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+
+    def noted(*_: object, **options: object) -> None:
+        given.update(options)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(exhume, "audit", noted)
+    trained = VICTIMS["digits-adam"].train()
+    audited(trained, 1.0, 0, with_records=True)
+    assert given["samples"] == 20
+    labels = tuple(trained.records.labels.tolist())
+    assert given["training"] == exhume.Recipe(optimiser="adam", rate=1e-3, steps=50, labels=labels)
 
 
 def test_rows_that_are_there_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

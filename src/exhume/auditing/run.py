@@ -55,7 +55,7 @@ def run_audit(
     spent = max(0.0 if progress is None else progress.used, 0.0 if settings.since is None else now - settings.since)
     deadline = now + settings.seconds - spent
     with ready_in_time(Limits(max(settings.seconds - spent, LEAST_SECONDS), since=now), "a plan"):
-        plan = make_plan(target, settings.samples, settings.seed)
+        plan = make_plan(target, settings.samples, settings.seed, settings.recipe)
         require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = settings.seconds / (2 if settings.what_if else 1)
     kept = None if progress is None else progress.of("as published", target.observation)

@@ -94,6 +94,11 @@ class Method(ABC, Generic[P]):
         return () if cls.refusal(Outline.of(observation)) else (PlannedAttack(cls.name, cls.needs, seed),)
 
     @classmethod
+    def place(cls, observation: Observation) -> int | None:
+        """Its place in an audit of this observation."""
+        return cls.audit_place
+
+    @classmethod
     def broken_by(cls, observation: Observation) -> frozenset[str]:
         """Ways of training (names of `--recipe`) that do not leave the weights as it takes them to be."""
         return OF_ANOTHER_SPAN if observation.knowledge.initial == "zero" else OF_ANOTHER_SPAN | {"weight-decay"}
