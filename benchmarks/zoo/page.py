@@ -19,18 +19,20 @@ FACTS = (
 )  # fmt: skip
 FIRST_LAYER = ("victim", "n", "d", "first layer", "rank", "gap", "silent")
 HEAD = ("victim", "floor, halfway", "floor, end", "p/(dn)", "drift")
+BUDGET = 15.0
+"""Seconds for the attacks of an audit, where a victim has no budget of its own."""
 OPENING = """# Real models
 
 What comes back from models as people train them: plain PyTorch, default layers with bias, raw or standardised data,
 usual recipes. Nothing in their training comes from exhume, and no recipe was changed to suit an attack. The scripts are
 in `benchmarks/zoo/`. This page is generated:
 
-    python benchmarks/zoo.py --out OUT --budget {budget:.0f} --data-dir DIR --page docs/real-models.md
+    python benchmarks/zoo.py --out OUT --data-dir DIR --page docs/real-models.md{option}
 
 Each victim is audited as a new user would: `exhume.audit(model, initial=..., truth=..., control=...)`, with
-{budget:.0f} s for all attacks together and one thread. The number of samples is not told, and the records are used
-for scoring only. Seconds are those of the whole audit: by the clock, and as time of one core. The clock runs longer
-where other programs use the machine.
+{budget:.0f} s for all attacks together and one thread{own}.
+The number of samples is not told unless the table says so, and the records are used for scoring only. Seconds are those
+of the whole audit: by the clock, and as time of one core. The clock runs longer where other programs use the machine.
 
 ## What came back
 ![Share of the records that came back from each model](images/real-models.png)
@@ -73,13 +75,22 @@ Measured from the true start and the records, beside the audit (`--facts`), to s
 def page(rows: Sequence[Row], missing: Sequence[str] = ()) -> str:
     """`missing` are victims without a row."""
     lines = [_results_line(same) for same in by_victim(rows)]
-    parts = [OPENING.format(budget=rows[0].budget), chosen(SHORT, RESULTS, lines)]
+    parts = [_opening(rows), chosen(SHORT, RESULTS, lines)]
     parts += [f"\nNot measured in this run: {', '.join(missing)}."] if missing else []
     parts += [TRAINED, chosen(("victim", "model, data, recipe"), RESULTS, lines), DETAIL, chosen(LONG, RESULTS, lines)]
     facts = [_facts_line(same[0]) for same in by_victim(rows)]
     parts += [SENTENCES, verdicts_table(rows, records=False), WITH_RECORDS, verdicts_table(rows, records=True)]
     parts += [TRUE, chosen(FIRST_LAYER, FACTS, facts), "", chosen(HEAD, FACTS, facts)]
     return "\n".join(parts) + "\n"
+
+
+def _opening(rows: Sequence[Row]) -> str:
+    """With the budget that most have, and that of the others."""
+    budgets = {same[0].victim: same[0].budget for same in by_victim(rows)}
+    common = BUDGET if BUDGET in budgets.values() else min(budgets.values())
+    others = [f"{budget:,.0f} s for {name}" for name, budget in budgets.items() if budget != common]
+    own = f" ({', '.join(others)})" if others else ""
+    return OPENING.format(budget=common, own=own, option="" if common == BUDGET else f" --budget {common:.0f}")
 
 
 def chosen(wanted: Sequence[str], columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

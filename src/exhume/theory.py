@@ -107,7 +107,9 @@ def _count(gauge: Gauge, whose: str, parameters: int | None) -> list[str]:
     size = f"p = {gauge.p:,} parameters can hold"
     if repeats:
         size = f"{parameters:,} parameters gives p = {gauge.p:,} independent equations, which can hold"
-    sentences = [f"{whose} of {size} p / d = {_number(gauge.capacity)} samples of dimension d = {gauge.d:,} in full."]
+    sentences = [
+        f"{whose} of {size} at most p / d = {_number(gauge.capacity)} samples of dimension d = {gauge.d:,} in full."
+    ]
     if gauge.n is not None and gauge.labels_ratio is not None and gauge.ratio is not None:
         sentences.append(
             f"With n = {gauge.n:,} training samples that is p / n = {_number(gauge.labels_ratio)} "

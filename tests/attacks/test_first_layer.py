@@ -66,6 +66,17 @@ def test_a_sketch_of_the_rows_shows_what_all_of_them_show(scale: float) -> None:
     assert max(angle(whole, samples), angle(sketched, samples)) < 1e-4
 
 
+@pytest.mark.parametrize("size", [3000, 30])
+def test_a_row_that_was_not_trained_is_no_direction_of_the_data(size: int) -> None:
+    """A head's bias is one more feature, with the row (0, ..., 0, 1) at both ends, of which nothing decays."""
+    trained, initial, samples = layer(0.8)
+    constant = torch.eye(D)[-1:]
+    ends = [HeldRows(torch.cat([hold(rows, dtype=torch.float32).values, constant])) for rows in (trained, initial)]
+    found = first_layer_spectrum(ends[0], ends[1], size)
+    assert (found.rank, found.exact) == (N, True)
+    assert angle(found, samples) < 1e-4
+
+
 def test_a_sample_of_small_coefficients_is_counted() -> None:
     trained, initial, samples = layer(1.0, weakest=1e-3)
     found = first_layer_spectrum(trained, initial)

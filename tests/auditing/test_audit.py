@@ -125,7 +125,7 @@ def test_the_training_that_the_attacks_cannot_judge_is_told_and_never_called_not
         assert audit.verdict is not Verdict.RECOVERED
         if ground == "inconclusive":
             assert audit.verdict is Verdict.INCONCLUSIVE
-            assert "cannot judge this training (Adam, AdamW, RMSprop; Data augmentation)" in audit.sentence
+            assert "assumes another training than this one (Adam, AdamW, RMSprop; Data augmentation)" in audit.sentence
 
 
 def test_the_records_measure_the_assumption_beside_what_was_told(fitted: Any) -> None:

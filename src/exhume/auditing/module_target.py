@@ -1,21 +1,25 @@
 """A module and its weights as a target: what is observed of it, and what the page says of its layers."""
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhume.auditing.layers import facts_of_module
 from exhume.auditing.target import AuditTarget, what_the_head_holds
-from exhume.networks.head import find_head, layer_in_front
+from exhume.networks.head import PenultimateFeatures, find_head, layer_in_front
 from exhume.observing.beside import Beside
 from exhume.observing.dense_layers import unchanged
 from exhume.observing.of_module import SeenModule, Start, look_at
 from exhume.observing.seen_layers import seen_layers
 from exhume.recipe import Recipe
+
+BLOCK = 256  # inputs that go through a network at a time
 
 
 def target_of_module(
@@ -61,6 +65,7 @@ def target_of_module(
         ),
         notes=seen.notes,
         drift=seen.drift,
+        drift_of=None if seen.started is None else partial(_drift_of, seen, input_shape),
         no_silence=None if observation.layers else _no_silence(seen, input_shape),
         in_front=layer_in_front(trained, layer, torch.zeros(2, *input_shape).to(kind)),
         remade=remade,
@@ -78,14 +83,24 @@ def _known_to_have_moved(seen: SeenModule) -> set[str]:
     }
 
 
+@torch.no_grad()
+def _drift_of(seen: SeenModule, input_shape: tuple[int, ...], rows: Float[Tensor, "n d"]) -> float:
+    assert seen.started is not None
+    ends = [PenultimateFeatures(module, seen.head_name, input_shape) for module in (seen.trained, seen.started)]
+    far = size = 0.0
+    for block in rows.to(ends[0].head.weight).split(BLOCK):
+        now, before = (end(block.reshape(-1, *input_shape)).double() for end in ends)
+        far, size = far + float((now - before).square().sum()), size + float(now.square().sum())
+    return math.sqrt(far / size) if size > 0 else 0.0
+
+
 def _no_silence(seen: SeenModule, input_shape: tuple[int, ...]) -> str | None:
     """What keeps the silent-units attack from each layer but the head; None where a second state would do."""
     still = (lambda name: False) if seen.start is None else unchanged(seen.trained, seen.start)
     layers = seen_layers(seen.trained, input_shape, still)[:-1]
     if not layers:
         return "there is none but the head"
-    known = seen.start is not None and seen.start.whole
-    if not known and any(layer.why_not is None for layer in layers):
+    if seen.started is None and any(layer.why_not is None for layer in layers):
         return None
     same = "both states of it are the same, so nothing was trained between them"
     return "; ".join(f"layer {layer.name!r}: {layer.why_not or same}" for layer in layers)

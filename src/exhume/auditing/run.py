@@ -8,6 +8,7 @@ from typing import Any
 
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.budget import LEAST_SECONDS, Limits, ready_in_time
+from exhume.attacks.running.loop import Attacked
 from exhume.auditing.attempts import (
     OUT_OF_TIME,
     Attempt,
@@ -32,7 +33,7 @@ from exhume.metrics.floor import floor_of
 from exhume.observation import Observation
 from exhume.report.content import case_of, gather
 from exhume.report.evidence import Evidence, with_truth
-from exhume.report.recipes import check_recipes, recipes_section
+from exhume.report.recipes import Drift, assumed_by, check_recipes, recipes_section
 from exhume.report.subject import Subject
 from exhume.report.verdict import verdict
 
@@ -54,7 +55,7 @@ def run_audit(
     spent = max(0.0 if progress is None else progress.used, 0.0 if settings.since is None else now - settings.since)
     deadline = now + asked.budget - spent
     with ready_in_time(Limits(max(asked.budget - spent, LEAST_SECONDS), since=now), "a plan"):
-        plan = make_plan(target, asked.samples, asked.seed)
+        plan = make_plan(target, asked.samples, asked.seed, asked.recipes)
         require_room_for_any(target.observation, plan.offers, settings.of_attacks)
     share = asked.budget / (2 if asked.defences else 1)
     kept = None if progress is None else progress.of("as published", target.observation)
@@ -121,10 +122,12 @@ def _subject(
     attacked = None if best is None else best.attacked
     floor = None if truth is None else _floor(target.observation, truth)
     zero = target.observation.knowledge.initial == "zero"
+    observation = target.observation if best is None else best.offer.seen(target.observation)
+    breaking = assumed_by(None if attacked is None else attacked.reconstruction, observation)[0]
     return Subject(
         name=question.name,
         artefact=question.artefact,
-        observation=target.observation if best is None else best.offer.seen(target.observation),
+        observation=observation,
         found=None if attacked is None else attacked.reconstruction,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         commands=question.commands,
@@ -143,11 +146,13 @@ def _subject(
             target,
             attempts,
             samples=settings.options.samples is not None,
-            recipe=bool(settings.options.recipes),
+            recipe=settings.options.recipes,
             records=truth is not None,
             control=control is not None,
         ),
-        recipes=recipes_section(check_recipes(settings.options.recipes), floor, target.drift, zero),
+        recipes=recipes_section(
+            check_recipes(settings.options.recipes), floor, _drift(question, attacked), zero, breaking
+        ),
         floor=floor,
     )
 
@@ -168,9 +173,23 @@ def _layers_read(attempts: tuple[Attempt, ...]) -> dict[str, list[str]]:
 
 
 def _floor(observation: Observation, truth: Truth) -> float | None:
-    if len(truth.inputs) * observation.features.p > MOST_FLOOR_NUMBERS:
+    n, p = len(truth.inputs), observation.features.p
+    if n >= p or n * p > MOST_FLOOR_NUMBERS:  # as many features as there are weights explain any
         return None
     return floor_of(observation, truth.inputs.to(observation.weights.dtype))
+
+
+def _drift(question: Question, attacked: Attacked | None) -> Drift | None:
+    """Where the records are, or else where the candidates are: random inputs may see far less of it."""
+    target, truth = question.target, question.truth
+    if target.drift is None or target.drift_of is None:
+        return None
+    if truth is not None:
+        return Drift(target.drift_of(truth.inputs), "these records", sure=True)
+    found = None if attacked is None else attacked.reconstruction.candidates
+    if found is not None and len(found) and found.shape[1] == target.observation.d:
+        return Drift(target.drift_of(found), "the candidates", sure=False)
+    return Drift(target.drift, "random inputs", sure=False)
 
 
 def _what_if(

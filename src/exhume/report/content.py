@@ -17,6 +17,7 @@ from exhume.report.model_card import model_card
 from exhume.report.next_steps import next_steps
 from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.pieces import compared, reading_of, with_pieces
+from exhume.report.recipes import assumed_by
 from exhume.report.silent_layers import silent_section
 from exhume.report.subject import Subject
 from exhume.report.tables import table_section
@@ -108,7 +109,7 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         loss=None if found is None else found.loss,
         determined=_determined(subject, records),
         starts=subject.starts,
-        floor=subject.floor,
+        floor=subject.floor if assumed_by(found, subject.observation)[1] else None,
         samples=records,
         recovered=evidence.recovered,
         directions=evidence.directions,

@@ -11,7 +11,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from exhume.attacks.registry import method_names, methods_called
 from exhume.errors import UsageError
+from exhume.observation import Observation
+from exhume.reconstruction import Reconstruction
 from exhume.report.numbers import plain
 from exhume.verdicts import OUTSIDE
 
@@ -55,8 +58,21 @@ def check_recipes(named: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in NAMES if name in named)
 
 
-def recipes_section(named: Collection[str], floor: float | None, drift: float | None, zero: bool) -> dict[str, Any]:
-    """`told` is how the owner says the model was trained; `zero`: its head started at zero."""
+@dataclass(frozen=True)
+class Drift:
+    """How far features moved in training, over their size, and the features of what."""
+
+    moved: float
+    of: str
+    sure: bool
+    """Whether these are the inputs that count: of random ones it cannot be said that it is little."""
+
+
+def recipes_section(
+    named: Collection[str], floor: float | None, drift: Drift | None, zero: bool, breaking: Collection[str]
+) -> dict[str, Any]:
+    """`named` is how the owner says the model was trained; `zero`: its head started at zero; `breaking`: what breaks
+    the assumption of the attack that the verdict is about."""
     measured = []
     if floor is not None:
         holds = "does not hold for these records" if floor > OUTSIDE else "holds"
@@ -65,11 +81,7 @@ def recipes_section(named: Collection[str], floor: float | None, drift: float | 
             f"the span of their features. The assumption {holds}."
         )
     if drift is not None:
-        far = (
-            "far. Candidates of an attack on the last layer are then only nearly right" if drift > DRIFTED else "little"
-        )
-        moved = f"moved by {plain(drift)} of their size in training: {far}" if drift else "did not move in training"
-        measured.append(f"The features {moved}.")
+        measured.append(_moved(drift))
     return {
         "lines": [
             {
@@ -83,17 +95,36 @@ def recipes_section(named: Collection[str], floor: float | None, drift: float | 
         ],
         "told": bool(named),
         "measured": measured,
-        "broken": broken(named, zero),
+        "broken": broken(named, breaking),
     }
 
 
-def broken(named: Collection[str], zero: bool) -> list[str]:
-    """What breaks the assumption by what the owner tells, in words for the verdict.
+def _moved(drift: Drift) -> str:
+    features = f"The features of {drift.of}"
+    if not drift.moved:
+        return f"{features} did not move in training."
+    far = ": far. Candidates of an attack on the last layer are then only nearly right" if drift.moved > DRIFTED else ""
+    little = ": little" if drift.sure and not far else ""
+    return f"{features} moved by {plain(drift.moved)} of their size in training{far or little}."
 
-    >>> broken(["adam"], zero=False), broken(["weight-decay"], zero=True)
+
+def broken(named: Collection[str], breaking: Collection[str]) -> list[str]:
+    """What of the training that the owner tells breaks the assumption of an attack, in words for the verdict.
+
+    >>> broken(["adam", "weight-decay"], {"adam"}), broken(["sgd"], {"adam"})
     (['Adam, AdamW, RMSprop'], [])
     """
-    found = [recipe.title for recipe in RECIPES if recipe.name in named and recipe.judged == "no"]
-    if "weight-decay" in named and not zero:
-        found.append("weight decay from a start that is not zero")
-    return found
+    return [
+        "weight decay from a start that is not zero" if recipe.name == "weight-decay" else recipe.title
+        for recipe in RECIPES
+        if recipe.name in named and recipe.name in breaking
+    ]
+
+
+def assumed_by(found: Reconstruction | None, observation: Observation) -> tuple[frozenset[str], bool]:
+    """What breaks the assumption of the attack that found this, and whether it is one on features; nothing where no
+    attack ran, or one that is not known here."""
+    if found is None or found.method not in method_names():
+        return frozenset(), True
+    method = methods_called(found.method)[0]
+    return method.broken_by(observation), method.through_features

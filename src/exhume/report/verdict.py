@@ -76,7 +76,7 @@ def _answer(case: VerdictInput, decision: Decision) -> str:
     return "Nobody knows yet."
 
 
-UNCONFIRMED = (Ground.NOT_CONVERGED, Ground.UNDECIDED, Ground.UNCHECKED)
+UNCONFIRMED = (Ground.ASSUMPTION, Ground.NOT_CONVERGED, Ground.UNDECIDED, Ground.UNCHECKED)
 UNUSED = "a part of the weights that the attack did not use"
 OPEN = "whether training data can be read from these weights is not settled"
 
@@ -156,7 +156,10 @@ def _assumption(case: VerdictInput) -> str:
     """What keeps the weights from being combinations of the features: the likely and curable causes first."""
     found = case.findings
     if found.floor is None or found.floor <= OUTSIDE:
-        return f"These attacks cannot judge this training ({'; '.join(found.broken)}).{_no_start(case)}"
+        return (
+            f"The attack assumes another training than this one ({'; '.join(found.broken)}), and nothing confirms what "
+            f"it found.{_no_start(case)}"
+        )
     causes = ["other records than these were trained on, or they were prepared otherwise"]
     if not case.start_known:
         causes.insert(0, "the weights before training were not given (--initial), so the start is noise in them")

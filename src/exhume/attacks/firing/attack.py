@@ -39,6 +39,7 @@ from exhume.observation import Observation
 from exhume.observing.dense_layers import layers_of, with_layers
 
 EXCESS = 1.2  # candidates per sample where n is known, or the rank of the change shows it
+WITHOUT_A_SPAN = 15  # its place in an audit where silent units and subspaces have no span to search in
 PER_DIMENSION = 1.5  # candidates per dimension where neither is: at two, the change of a unit would say nothing
 HELD_OUT = 0.1
 COPIES = 4  # of a covariance per unit, in float64
@@ -93,6 +94,16 @@ class FiringPatterns(OnRidgeForm[FiringProblem]):
             return ()
         why = "The change of each unit, and of the head, weighed by how surely it is known which samples it fires on."
         return (PlannedAttack(cls.name, why, seed),)
+
+    @classmethod
+    def place(cls, observation: Observation) -> int | None:
+        """Before the other dear ones where the change of the layer has no rank below its columns: more samples than
+        dimensions, of which only this attack makes anything."""
+        seen = cls.view(observation)
+        states = _layer(seen)
+        if states is None or _too_large(seen):
+            return cls.audit_place
+        return cls.audit_place if spectrum(states).sure else WITHOUT_A_SPAN
 
     def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
         states = _layer(self.view(observation))
@@ -207,7 +218,7 @@ class FiringCase:
         count = ceil(PER_DIMENSION * layer.dimensions if n is None else EXCESS * n)
         facts: Facts = {
             "layer": states.name,
-            "rank": shown.rank if shown.clear else None,
+            "rank": shown.rank if shown.sure else None,
             "gap": shown.gap,
             "searched_with": count,
             "directions_only": not states.bias and observation.knowledge.norm is None,
