@@ -6,6 +6,7 @@ import math
 import struct
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_half_a_gigabyte_is_answered_within_two_seconds(ask: Any, tmp_path: Path
         file.truncate(len(start) + size)
     assert len(start) + size > 500_000_000
     peek(ask, "warm.safetensors", len(save(NET)), of_safetensors(save(NET)))
-    answers = (
+    answers: tuple[Callable[[], Any], ...] = (
         lambda: peek(ask, "large.safetensors", len(start) + size, packed([(0, start)])).json(),
         lambda: {"measured": measure(path).to_json(), "scan": scan_file(path)},
     )
