@@ -10,7 +10,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
 from exhume.features.rows import DrawnRows, HeldRows, hold
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 H, D, N = 90, 40, 5
@@ -107,13 +107,13 @@ def test_a_change_of_full_rank_is_told_and_not_called_exact(change: Tensor) -> N
 @pytest.mark.parametrize(
     ("recipe", "exact"),
     [
-        (Recipe(steps=60), True),
-        (Recipe(method="sgd", momentum=0.5, steps=60), True),
-        (Recipe(weight_decay=0.05, steps=60), True),
-        (Recipe(method="adam", steps=60), False),
+        (DescentRecipe(steps=60), True),
+        (DescentRecipe(method="sgd", momentum=0.5, steps=60), True),
+        (DescentRecipe(weight_decay=0.05, steps=60), True),
+        (DescentRecipe(method="adam", steps=60), False),
     ],
 )
-def test_trained_layers_are_told_apart_by_how_they_were_trained(recipe: Recipe, exact: bool) -> None:
+def test_trained_layers_are_told_apart_by_how_they_were_trained(recipe: DescentRecipe, exact: bool) -> None:
     data = load(DataConfig.parse(name="sphere", samples=N, dim=D))
     victim = train_two_layer(TwoLayerConfig(width=H, recipe=recipe, knows_first_layer=True), data)
     initial = victim.observation.initial_rows

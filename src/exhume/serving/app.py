@@ -33,7 +33,7 @@ from exhume.serving.audits import Audits
 from exhume.serving.findings import can_scan, scan_file
 from exhume.serving.guard import REPORT_PAGE, Guard
 from exhume.serving.measuring import gauge_lines, measure
-from exhume.serving.outline import Part, laid_out, read_parts
+from exhume.serving.outline import FilePart, laid_out, read_parts
 from exhume.serving.settings import ServeSettings
 from exhume.serving.uploads import Refused, Upload, Uploads
 
@@ -205,7 +205,7 @@ def _described(upload: Upload) -> dict[str, Any]:
     return {"key": upload.key, "name": upload.name, "size": upload.size} | _known_of(upload.path, numbers=True)
 
 
-def _outlined(parts: list[Part], name: str, size: int, folder: Path) -> dict[str, Any]:
+def _outlined(parts: list[FilePart], name: str, size: int, folder: Path) -> dict[str, Any]:
     with laid_out(parts, name, size, folder) as path:
         return {"name": path.name, "size": size} | _known_of(path, numbers=False)
 

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.dense_spans.search import SmoothPictures, Start, agreed, one_start
+from exhume.attacks.dense_spans.search import DescentStart, SmoothPictures, agreed, one_start
 from exhume.attacks.dense_spans.spans import DenseSpans
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_samples
@@ -125,7 +125,7 @@ class DenseSpan(Method[DenseProblem]):
             yield _step(problem, starts)
 
 
-def _step(problem: DenseProblem, starts: list[Start]) -> Step:
+def _step(problem: DenseProblem, starts: list[DescentStart]) -> Step:
     state = _state(starts, problem.pictures.amplitude, problem.count)
     mean, shown = agreed(state.tensors["pictures"], state.tensors["losses"])
     mean = mean[shown.argsort(descending=True, stable=True)][: problem.samples]
@@ -134,17 +134,17 @@ def _step(problem: DenseProblem, starts: list[Start]) -> Step:
     return Step(len(starts), mean, left, state, {"least": min(one.loss for one in starts)})
 
 
-def _state(starts: list[Start], like: Tensor, count: int) -> State:
+def _state(starts: list[DescentStart], like: Tensor, count: int) -> State:
     pictures = torch.stack([one.pictures for one in starts]) if starts else like.new_zeros(0, count, 0)
     numbers = torch.tensor([[one.loss, one.brightness] for one in starts], dtype=torch.float64).reshape(-1, 2)
     tensors = {"pictures": pictures, "losses": numbers[:, 0].contiguous(), "brightness": numbers[:, 1].contiguous()}
     return State(tensors, {"iteration": len(starts)})
 
 
-def _restored(state: State, like: Tensor) -> list[Start]:
+def _restored(state: State, like: Tensor) -> list[DescentStart]:
     pairs = zip(state.tensors["losses"].tolist(), state.tensors["brightness"].tolist(), strict=True)
     return [
-        Start(pictures.to(like), loss, brightness)
+        DescentStart(pictures.to(like), loss, brightness)
         for pictures, (loss, brightness) in zip(state.tensors["pictures"], pairs, strict=True)
     ]
 

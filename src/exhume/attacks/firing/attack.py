@@ -20,7 +20,7 @@ from torch import Tensor
 from exhume import seeds
 from exhume.attacks.firing.belief import Belief
 from exhume.attacks.firing.layer import FiringLayer, firing_layer, left_by_firing
-from exhume.attacks.firing.search import SETTLED, Place, first_place, next_place, settled
+from exhume.attacks.firing.search import SETTLED, SearchPlace, first_place, next_place, settled
 from exhume.attacks.foundation.certificate import unjudged
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_samples
@@ -129,7 +129,7 @@ class FiringPatterns(OnRidgeForm[FiringProblem]):
             for now in walk:
                 made += 1
                 problem.loss.total = float(made)
-                if isinstance(now, Place):
+                if isinstance(now, SearchPlace):
                     place, state, shown = now, _state(now, made), settled(now.belief).candidates
                     yield Step(made, shown, now.unexplained, state, _notes(now.belief))
                 else:
@@ -168,20 +168,20 @@ _TENSORS = ("candidates", "coefficients", "blur", "spread")
 _NUMBERS = ("noise", "head_noise")
 
 
-def _state(place: Place, made: int) -> State:
+def _state(place: SearchPlace, made: int) -> State:
     belief = place.belief
     numbers = {"surprise": place.surprise, "unexplained": place.unexplained, "rounds": place.rounds, "idle": place.idle}
     numbers |= {"iteration": made} | {name: getattr(belief, name) for name in _NUMBERS}
     return State({name: getattr(belief, name) for name in _TENSORS}, numbers)
 
 
-def _restored(state: State, layer: FiringLayer) -> Place:
+def _restored(state: State, layer: FiringLayer) -> SearchPlace:
     numbers = state.numbers
     candidates, coefficients, blur, spread = (state.tensors[name].to(layer.halfway) for name in _TENSORS)
     noise, head_noise = (float(numbers[name]) for name in _NUMBERS)
     belief = Belief(candidates, coefficients, blur, spread, noise, head_noise)
     rounds, idle = int(numbers["rounds"]), int(numbers["idle"])
-    return Place(belief, float(numbers["surprise"]), float(numbers["unexplained"]), rounds, idle)
+    return SearchPlace(belief, float(numbers["surprise"]), float(numbers["unexplained"]), rounds, idle)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

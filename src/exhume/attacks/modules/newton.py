@@ -101,7 +101,7 @@ class ModuleNewton(ModuleMethod):
         return first, PlannedAttack(cls.name, "The same, told n: it then tries several starts.", seed, samples)
 
     def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
-        search = _Search(self, problem, resume)
+        search = _ModuleSearch(self, problem, resume)
         for step in search.steps():
             yield step
             if step.iteration >= self.iterations and search.phase != DONE:
@@ -116,7 +116,7 @@ class ModuleNewton(ModuleMethod):
         return candidates[_one_by_one(problem.loss, problem.loss.fit(candidates), known_count)[-1]]
 
 
-class _Search:
+class _ModuleSearch:
     """One run of the attack in units; each unit is one run of L-BFGS, and can be resumed inside it."""
 
     def __init__(self, method: ModuleNewton, problem: ModuleProblem, resume: State | None) -> None:

@@ -18,7 +18,7 @@ from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.newton import cross_validated
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
 from exhume.attacks.prior.search import Level, SearchRows
-from exhume.attacks.prior.spectrum import ImageBasis, SpanBasis, Spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum, ImageBasis, SpanBasis
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.pruning import without_copies
@@ -90,7 +90,7 @@ class PriorCase:
     inner: RidgeCase
     problem: PriorProblem
     unseen: SearchRows | None
-    spectrum: Spectrum
+    spectrum: FrequencySpectrum
     shape: ImageShape
     given: Given
     facts: Facts = field(default_factory=dict)
@@ -99,7 +99,7 @@ class PriorCase:
     def open(
         cls,
         inner: RidgeCase,
-        spectrum: Spectrum,
+        spectrum: FrequencySpectrum,
         resources: Resources,
         shape: ImageShape | None,
         *,
@@ -209,7 +209,7 @@ class _Cut:
     unseen: float
 
 
-def _basis(inner: RidgeCase, spectrum: Spectrum, shape: ImageShape) -> ImageBasis | SpanBasis:
+def _basis(inner: RidgeCase, spectrum: FrequencySpectrum, shape: ImageShape) -> ImageBasis | SpanBasis:
     """Coarsest first: the frequencies of an image, or the directions of the subspace whose coordinates are attacked."""
     if inner.stands_for is None:
         return spectrum.basis(shape)

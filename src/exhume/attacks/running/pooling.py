@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from exhume.attacks.running.agreement import Member, agree, support_of
+from exhume.attacks.running.agreement import RunCandidate, agree, support_of
 from exhume.attacks.running.loop import Attacked
 from exhume.attacks.running.prepare import PreparedAttack, run
 from exhume.reconstruction import Outcome, Reconstruction
@@ -80,5 +80,5 @@ def _means(runs: tuple[Reconstruction, ...], best: Reconstruction) -> Reconstruc
     )
 
 
-def _confidence(runs: tuple[Reconstruction, ...], member: Member) -> float:
+def _confidence(runs: tuple[Reconstruction, ...], member: RunCandidate) -> float:
     return runs[member.run].certificate.confidence[member.candidate]

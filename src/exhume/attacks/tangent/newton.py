@@ -92,7 +92,7 @@ class TangentAttack(OnRandomRows[TangentProblem]):
         return TangentCase.open(observation, self.looks(), seed, held_out)
 
     def steps(self, problem: TangentProblem, resume: State | None = None) -> Iterator[Step]:
-        yield from _Search(self, problem, resume).steps()
+        yield from _TangentSearch(self, problem, resume).steps()
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _plan(method: TangentAttack, rungs: int, settled: bool) -> tuple[_Unit, ...]
     return (*starts, *regrowth * method.regrowths, _Unit("prune"), _Unit("polish"))
 
 
-class _Search:
+class _TangentSearch:
     """One attack in units, each a run of L-BFGS. A search that was stopped goes on from the start of its last unit."""
 
     def __init__(self, method: TangentAttack, problem: TangentProblem, resume: State | None) -> None:
