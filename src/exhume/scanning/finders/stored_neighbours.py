@@ -14,6 +14,7 @@ KEPT_BY_CLASS = {
     "LabelSpreading": "X_",
     "AffinityPropagation": "cluster_centers_",
     "DBSCAN": "components_",
+    "HDBSCAN": "_raw_data",
 }
 """Attributes with a general name that hold records in these classes."""
 TREES = ("KDTree", "BallTree", "KDTree64", "BallTree64", "KDTree32", "BallTree32")
@@ -100,7 +101,7 @@ def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None
 
 def _numbers(model: StoredObject) -> tuple[int, ...] | None:
     told = whole_numbers(model.members.get("core_sample_indices_") or model.members.get("cluster_centers_indices_"))
-    rows = model.array("_fit_X") or model.array("X_")
+    rows = model.array("_fit_X") or model.array("X_") or model.array("_raw_data")
     return told if rows is None else tuple(range(rows.shape[0])) if rows.shape else None
 
 
