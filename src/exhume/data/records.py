@@ -105,7 +105,7 @@ def _from_table(path: Path, label: str | None) -> Records:
     texts = next((column.name for column in table.columns if column.categories is not None), None)
     if texts is not None:
         raise UsageError(f"expected numbers as the model reads them in {path}, found texts in the column {texts!r}")
-    rows = torch.tensor([[float(cell) for cell in cells] for cells in table.cells], dtype=torch.float64)
+    rows = table.numbers()
     return Records(rows, tuple(str(index) for index in range(len(rows))), None, stated)
 
 
