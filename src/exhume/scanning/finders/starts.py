@@ -50,10 +50,15 @@ def find(inventory: Inventory) -> Iterator[Finding | Unread]:
             yield _stream(file.name)
     models = [file for file, _ in inventory.models]
     for file in models:
-        if len(models) > 1 and _FIRST_FILE.search(file.name.lower()):
+        if len(models) > 1 and named_first(file.name):
             yield _weights("a file named as a first state, beside others", file.name, Certainty.LIKELY)
     for file in inventory.files:
         yield from _beside(file)
+
+
+def named_first(name: str) -> bool:
+    """Whether a file is called as what training began with."""
+    return _FIRST_FILE.search(name.lower()) is not None
 
 
 def _beside(file: ScannedFile) -> Iterator[Finding | Unread]:
