@@ -29,7 +29,11 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
     between: list[str] = []
     notes: list[str] = []
     current, waiting = inputs[0], None  # an activation counts once a layer follows
+    seen = set[str]()
     while True:
+        if current in seen:
+            raise UsageError(f"expected a network in {path}, found a loop through {current[:80]!r}; {WAY_OUT}")
+        seen.add(current)
         users = [node for node in nodes if current in node.members["inputs"]]
         if len(users) != 1:
             break

@@ -2,10 +2,11 @@
 
 | model | loss | targets |
 | --- | --- | --- |
-| LogisticRegression | cross-entropy; logistic for two classes | classes |
-| Ridge | square | numbers |
-| RidgeClassifier | signed-square, one output per class; one for two classes | classes |
+| LogisticRegression, LogisticRegressionCV | cross-entropy; logistic for two classes | classes |
+| Ridge, RidgeCV | square | numbers |
+| RidgeClassifier, RidgeClassifierCV | signed-square, one output per class; one for two classes | classes |
 | LinearSVC | squared-hinge; the plain hinge tells too little | classes |
+| SGDClassifier | that of its setting `loss`, where it is one of these | classes |
 
 ONNX keeps what a model answers and not what it was trained with. A softmax or a logistic function at the end tells a
 logistic regression; of other classifiers the loss has to be given.
@@ -21,7 +22,17 @@ import numpy as np
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.contents import Contents, StoredArray, StoredObject
 
-MODELS = ("LogisticRegression", "Ridge", "RidgeClassifier", "LinearSVC")
+MODELS = (
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "Ridge",
+    "RidgeCV",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "LinearSVC",
+    "SGDClassifier",
+)
+SGD_LOSSES = {"log_loss": "logistic", "squared_hinge": "squared-hinge", "squared_error": "signed-square"}
 NODES = ("LinearClassifier", "LinearRegressor")
 Prepare = Callable[[np.ndarray], np.ndarray]
 
@@ -75,15 +86,21 @@ def _of_skops(contents: Contents, path: Path) -> LinearHead:
 
 def _loss_of(model: StoredObject) -> str | None:
     match model.class_name:
-        case "Ridge":
+        case "Ridge" | "RidgeCV":
             return "square"
-        case "RidgeClassifier":
+        case "RidgeClassifier" | "RidgeClassifierCV":
             return "signed-square"
         case "LinearSVC":
             named = str(model.members.get("loss"))
             return "squared-hinge" if named == "squared_hinge" else None
     classes = model.array("classes_")
-    return "logistic" if classes is not None and classes.shape == (2,) else "cross-entropy"
+    two = classes is not None and classes.shape == (2,)
+    if model.class_name == "SGDClassifier":
+        loss = SGD_LOSSES.get(str(model.members.get("loss")))
+        return loss if two or loss != "logistic" else None  # one logistic function per class
+    if model.members.get("refit") is False:
+        return None  # an average of the models of several parts of the records
+    return "logistic" if two else "cross-entropy"
 
 
 def _steps_before(model: StoredObject, contents: Contents, path: Path) -> Prepare | None:

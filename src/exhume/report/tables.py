@@ -42,7 +42,7 @@ def compared(subject: Subject, evidence: Evidence) -> list[Compared] | None:
         return None
     lines = []
     for row in evidence.rows:
-        true, candidate = table.cells[row["sample"]], row["candidate"]
+        true, candidate = table.record(row["sample"]), row["candidate"]
         back = None if candidate is None else table.back(found.candidates[candidate])
         exact = tuple(
             back is not None and column.same(cell, back[at])

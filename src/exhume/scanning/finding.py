@@ -30,12 +30,17 @@ class Certainty(Enum):
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Records that lie in a file: how many, of how many numbers, which rows of the training set, if that is known."""
+    """Records that lie in a file: how many, of how many numbers, which rows of the training set, if that is told.
+
+    `labels` reads one for each, `names` are those of the columns, where the file has them.
+    """
 
     count: int
     columns: int
     read: Callable[[], np.ndarray]
     numbers: tuple[int, ...] | None = None
+    labels: Callable[[], list[Any]] | None = None
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +77,8 @@ class Finding:
             listed |= {"rows": self.rows.count, "columns": self.rows.columns}
             if self.rows.numbers is not None:
                 listed["row_numbers"] = list(self.rows.numbers)
+            if self.rows.names is not None:
+                listed["column_names"] = list(self.rows.names)
         return listed
 
 

@@ -1,6 +1,7 @@
 """A scan: stock is taken, every finder looks, and one sentence says what it comes to."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -99,22 +100,35 @@ def scan(root: Path, numbers: bool = True) -> Scan:
         findings += found
         unread += failed
     findings.sort(key=lambda finding: (finding.severity, finding.where))
-    return Scan(inventory, tuple(findings), tuple(unread))
+    return Scan(inventory, tuple(findings), tuple(dict.fromkeys(unread)))
 
 
 def _looked(find: Finder, inventory: Inventory) -> tuple[list[Finding], list[Unread]]:
     """What a finder finds in all files together; where one of them stops it, in each by itself."""
     try:
-        return list(find(inventory)), []
+        return _parted(find(inventory))
     except ExhumeError:
         found: list[Finding] = []
         failed: list[Unread] = []
         for file in inventory.files:
             try:
-                found += find(replace(inventory, files=(file,)))
+                some, unread = _parted(find(replace(inventory, files=(file,))))
+                found += some
+                failed += unread
             except ExhumeError as problem:
                 failed.append(Unread.of(file.name, problem, inventory.root))
         return found, failed
+
+
+def _parted(told: Iterable[Finding | Unread]) -> tuple[list[Finding], list[Unread]]:
+    found: list[Finding] = []
+    failed: list[Unread] = []
+    for item in told:
+        if isinstance(item, Finding):
+            found.append(item)
+        else:
+            failed.append(item)
+    return found, failed
 
 
 def _count(number: int, what: str) -> str:

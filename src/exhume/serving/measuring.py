@@ -82,7 +82,7 @@ def _of_table(path: Path) -> Measured:
     table = read_table(path)
     kind = "Parquet" if path.suffix.lower() == ".parquet" else "CSV"
     names = tuple(column.name for column in table.columns)
-    return Measured(kind, {}, 0, None, None, None, table.width, len(table.cells), names)
+    return Measured(kind, {}, 0, None, None, None, table.width, len(table), names)
 
 
 def gauge_lines(p: int, d: int, n: int | None) -> dict[str, Any]:

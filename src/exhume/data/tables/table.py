@@ -8,16 +8,20 @@ the categories the largest is taken.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.errors import UsageError
+from exhume.errors import ExhumeError, UsageError
 
 Cell = float | str
 MOST_DECIMALS = 6
 """Of a column that is held to be equal: more than float32 tells of a number near one."""
+MOST_NUMBERS = 200_000_000
+"""Of all records as a model sees them."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,20 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Records in the owner's units, one tuple of cells each."""
+    """Records in the owner's units, kept by columns: an array of numbers, or one of texts, for each."""
 
     columns: tuple[Column, ...]
-    cells: tuple[tuple[Cell, ...], ...] = field(repr=False)
+    values: tuple[np.ndarray, ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.values[0]) if self.values else 0
 
     @property
     def width(self) -> int:
         return sum(column.width for column in self.columns)
+
+    def record(self, number: int) -> tuple[Cell, ...]:
+        return tuple(_cell(values[number]) for values in self.values)
 
     def without(self, name: str) -> tuple["Table", tuple[Cell, ...]]:
         """The table without a column, and that column."""
@@ -57,8 +67,8 @@ class Table:
         if at is None:
             some = ", ".join(column.name for column in self.columns[:8])
             raise UsageError(f"expected a column {name!r} in the table, found {some}")
-        rest = tuple(cells[:at] + cells[at + 1 :] for cells in self.cells)
-        return Table(self.columns[:at] + self.columns[at + 1 :], rest), tuple(cells[at] for cells in self.cells)
+        rest = Table(self.columns[:at] + self.columns[at + 1 :], self.values[:at] + self.values[at + 1 :])
+        return rest, tuple(map(_cell, self.values[at]))
 
     def like(self, other: "Table") -> "Table":
         """The same records with the columns of another table: its categories, its scaling."""
@@ -67,25 +77,24 @@ class Table:
             raise UsageError(
                 f"expected the columns {', '.join(theirs[:8])} in both tables, found {', '.join(names[:8])}"
             )
-        for at, (mine, column) in enumerate(zip(self.columns, other.columns, strict=True)):
-            if column.categories is None and mine.categories is not None:
-                found = next(cells[at] for cells in self.cells if isinstance(cells[at], str))
-                raise UsageError(f"expected numbers in the column {column.name!r} of both tables, found {found!r}")
-            strangers = {str(cells[at]) for cells in self.cells} - set(column.categories or ())
-            if column.categories is not None and strangers:
-                known = tuple(sorted({*column.categories, *strangers}))
-                raise UsageError(
-                    f"expected a category of {column.name!r} that training had, found {sorted(strangers)[0]!r}, which "
-                    f"makes {len(known)} instead of {len(column.categories)}"
-                )
-        cells = tuple(
-            tuple(
-                str(cell) if column.categories is not None else cell
-                for cell, column in zip(record, other.columns, strict=True)
+        made = [self._like(at, column) for at, column in enumerate(other.columns)]
+        return Table(other.columns, tuple(made))
+
+    def _like(self, at: int, column: Column) -> np.ndarray:
+        mine, values = self.columns[at], self.values[at]
+        if column.categories is None:
+            if mine.categories is not None:
+                raise UsageError(f"expected numbers in the column {column.name!r} of both tables, found {values[0]!r}")
+            return values
+        texts = np.array([str(_cell(value)) for value in values], dtype=object)
+        strangers = set(texts) - set(column.categories)
+        if strangers:
+            known = tuple(sorted({*column.categories, *strangers}))
+            raise UsageError(
+                f"expected a category of {column.name!r} that training had, found {sorted(strangers)[0]!r}, which "
+                f"makes {len(known)} instead of {len(column.categories)}"
             )
-            for record in self.cells
-        )
-        return Table(other.columns, cells)
+        return texts
 
     def scaled(self, centres: Sequence[float], scales: Sequence[float]) -> "Table":
         """With a centre and a scale for each column of numbers, in their order."""
@@ -101,25 +110,30 @@ class Table:
                 centre, scale = next(pairs)
                 column = replace(column, centre=float(centre), scale=float(scale))
             columns.append(column)
-        return Table(tuple(columns), self.cells)
+        return Table(tuple(columns), self.values)
 
     def numbers(self) -> Float[Tensor, "n k"]:
         """The columns of numbers alone, in the owner's units."""
-        at = [at for at, column in enumerate(self.columns) if column.categories is None]
-        return torch.tensor([[float(cells[place]) for place in at] for cells in self.cells], dtype=torch.float64)
+        kept = [values for values, column in zip(self.values, self.columns, strict=True) if column.categories is None]
+        return torch.from_numpy(np.stack(kept, axis=1) if kept else np.zeros((len(self), 0)))
 
     def rows(self) -> Float[Tensor, "n d"]:
         """As the model saw them."""
-        made = []
-        for cells in self.cells:
-            row: list[float] = []
-            for cell, column in zip(cells, self.columns, strict=True):
-                if column.categories is None:
-                    row.append((float(cell) - column.centre) / column.scale)
-                else:
-                    row.extend(float(cell == category) for category in column.categories)
-            made.append(row)
-        return torch.tensor(made, dtype=torch.float64).float()
+        if len(self) * self.width > MOST_NUMBERS:
+            raise ExhumeError(
+                f"expected at most {MOST_NUMBERS:,} numbers of the records of a table, found {len(self):,} records of "
+                f"{self.width:,}; give fewer records"
+            )
+        made = np.empty((len(self), self.width), dtype=np.float32)
+        at = 0
+        for values, column in zip(self.values, self.columns, strict=True):
+            if column.categories is None:
+                made[:, at] = (values - column.centre) / column.scale
+            else:
+                for number, category in enumerate(column.categories):
+                    made[:, at + number] = values == category
+            at += column.width
+        return torch.from_numpy(made)
 
     def back(self, row: Float[Tensor, " d"]) -> tuple[Cell, ...]:
         """One row of numbers in the owner's units: rounded as the table is, categories snapped."""
@@ -134,3 +148,7 @@ class Table:
             else:
                 cells.append(column.categories[int(part.argmax())])
         return tuple(cells)
+
+
+def _cell(value: Any) -> Cell:
+    return value if isinstance(value, str) else float(value)
