@@ -54,14 +54,19 @@ class Certificate:
     `held_out_loss` is ||θ_h − Âᵀ Φ_h(X̂)||² / ||θ_h||² on the held-out rows h: near the training loss for a genuine
     recovery, near 1 for candidates that have nothing to do with the data. None if no rows were held out.
     `confidence` is one number from 0 to 1 for each candidate; from 1/2 on a candidate is called recovered.
-    `doubts`: how many candidates are known but for one thing, by what that is (`DOUBTS`).
+    `doubtful`: which candidates are known but for one thing, by what that is (`DOUBTS`).
     """
 
     outcome: Outcome
     held_out_loss: float | None
     held_out_rows: int
     confidence: tuple[float, ...]
-    doubts: Mapping[str, int] = field(default_factory=dict)
+    doubtful: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def doubts(self) -> dict[str, int]:
+        """How many they are."""
+        return {kind: len(those) for kind, those in self.doubtful.items()}
 
 
 DOUBTS = {

@@ -16,6 +16,7 @@ from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.newton import cross_validated
+from exhume.attacks.prior.posterior import spread
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
 from exhume.attacks.prior.search import Level, SearchRows
 from exhume.attacks.prior.spectrum import FrequencySpectrum, ImageBasis, SpanBasis
@@ -175,10 +176,10 @@ class PriorCase:
         scale = problem.whole.norm**2 / basis.d
         count = self.unseen.weights.numel()
         by_luck = count / float(chdtri(count, 1 - LUCK))  # a few weights may be well predicted by luck
-        noise, curvature = max(last.unseen * by_luck, fit.loss), loss.linearise(fit).metric
-        used = free_numbers(curvature, noise, scale * basis.variance) / loss.weights.numel()
+        noise, model, variance = max(last.unseen * by_luck, fit.loss), loss.linearise(fit), scale * basis.variance
+        used = free_numbers(model.metric, noise, variance) / loss.weights.numel()
         noise /= max(1 - used, LEAST_SPARE)
-        cosines = expected_cosines(fit.candidates, curvature, noise, scale * basis.variance, rungs)
+        cosines = expected_cosines(fit.candidates, spread(loss, model, noise, variance), rungs)
         if last.unseen > HOPELESS_LOSS:
             cosines = torch.zeros_like(cosines)
         cosines[:, ~without_copies(fit.candidates, fit.coefficients, LOOKALIKE)] = 0

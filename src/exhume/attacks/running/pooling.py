@@ -51,12 +51,12 @@ def pool(runs: tuple[Reconstruction, ...]) -> Reconstruction:
         found,
         candidates=found.candidates[order],
         coefficients=found.coefficients[order],
-        certificate=replace(found.certificate, confidence=confidence),
+        certificate=replace(found.certificate, confidence=confidence, doubtful={}),
         iterations=sum(run.iterations for run in runs),
         passes=sum(run.passes for run in runs),
         seconds=sum(run.seconds for run in runs),
         facts={
-            **found.facts,
+            **{key: fact for key, fact in found.facts.items() if key != "doubtful"},  # in another order
             "pooled_runs": len(runs),
             "judged_seed": best.seed,
             "found_by_runs": support.runs[order].tolist(),

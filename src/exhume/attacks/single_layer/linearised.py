@@ -37,14 +37,16 @@ LEAST_SPARE = 1e-3  # of an equation that the others do not predict already
 class Explanation:
     """What candidates explain on some rows, in double precision, and what small changes of them would explain too.
 
-    `amplitudes`: A, turned to its r outputs. `spanned`: an orthonormal basis of the candidates' features. `tangents`:
-    one of what small changes of the candidates do besides; it may have no columns.
+    `amplitudes`: A, turned to its r outputs. `spanned`: an orthonormal basis of the candidates' features. `residual`:
+    what they leave of the weights. `tangents`: a basis of what small changes of the candidates do besides; it may have
+    no columns.
     """
 
     features: RidgeFeatures
     candidates: Float[Tensor, "m d"]
     amplitudes: Float[Tensor, "m r"]
     spanned: Float[Tensor, "p s"]
+    residual: Float[Tensor, " rp"]
     tangents: Float[Tensor, "rp c"]
 
     @property
@@ -64,15 +66,21 @@ class Explanation:
             left = left - (left @ self.tangents) @ self.tangents.T
         return left
 
+    def rise(self, left: Float[Tensor, "c rp"]) -> Float[Tensor, " c"]:
+        """||r − c||² − ||r||²: by how much what is left of the weights would rise with changes that leave c."""
+        return left.square().sum(dim=1) - 2 * left @ self.residual
+
 
 def explanation(loss: SpanLoss, fit: Fit, rows: int) -> Explanation:
     """On the first rows of this rank, with nothing but the coefficients that may change."""
     features, candidates = loss.features.part(0, min(rows, loss.features.p)), fit.candidates.double()
     held = replace(features, rows=hold(features.rows, candidates.device, torch.float64))
-    amplitudes, _ = turned_outputs(fit.coefficients, loss.outputs)
+    amplitudes, turned = turned_outputs(fit.coefficients, loss.outputs)
     values = held(candidates)
     spanned = torch.linalg.qr(values.T / values.norm(dim=1).clamp_min(TINY)).Q
-    return Explanation(held, candidates, amplitudes, spanned, values.new_zeros(amplitudes.shape[1] * held.p, 0))
+    targets = turned.T @ (loss.published[:, : held.p].to(candidates) / loss.scale)
+    residual = torch.cat([row - spanned @ (spanned.T @ row) for row in targets])
+    return Explanation(held, candidates, amplitudes, spanned, residual, values.new_zeros(len(residual), 0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,8 +103,7 @@ class Linearised(Explanation):
         m, _, u = bases.shape
         p = min(loss.p, max(FEW_ROWS, ROWS_EACH * m * (u + outputs) // outputs))
         plain = explanation(loss, fit, p)
-        amplitudes, spanned, rows = plain.amplitudes, plain.spanned, plain.rows
-        targets = turned_outputs(fit.coefficients, outputs)[1].T @ (loss.published[:, :p].to(candidates) / loss.scale)
+        amplitudes, spanned, rows, left = plain.amplitudes, plain.spanned, plain.rows, plain.residual
         preactivations = torch.cat([block for _, block in plain.features.preactivation_blocks(candidates)], dim=1)
         with torch.no_grad():
             slopes = plain.features.activation.derivative(preactivations) * away_from_kinks(loss, preactivations)
@@ -104,12 +111,11 @@ class Linearised(Explanation):
         for _ in range(2):
             columns = columns - spanned @ (spanned.T @ columns)
         tangents = torch.cat([columns * amplitudes[:, o].repeat_interleave(u) for o in range(outputs)])
-        left = torch.cat([row - spanned @ (spanned.T @ row) for row in targets])
         inverse, seen = factors(tangents)
         step = torch.einsum("idu,iu->id", bases, (inverse @ (seen.T @ left)).reshape(m, u))
         leverage = spanned.square().sum(dim=1).repeat(outputs) + seen.square().sum(dim=1)
         left_out = float((left / (1 - leverage).clamp_min(LEAST_SPARE)).square().mean())
-        return cls(plain.features, candidates, amplitudes, spanned, seen, bases, inverse, step, left_out)
+        return cls(plain.features, candidates, amplitudes, spanned, left, seen, bases, inverse, step, left_out)
 
     def variances(self, lifts: Float[Tensor, "m e d"] | None = None) -> Float[Tensor, " m"]:
         """tr [H⁻¹]_ii, or tr L [H⁻¹]_ii Lᵀ where samples move by L dx."""
