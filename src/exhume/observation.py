@@ -53,14 +53,14 @@ class Knowledge:
       try seeds;
     - "distribution": W(0) is only known to be random and small, and the weights are W(T), in which it is noise.
 
-    `initial_body`: whether the layers before the head are known from before training too; the features are then the
-    average of theirs and of the trained ones'.
+    `initial_body`: whether the layers before the head are known from before training too, and moved; the features are
+    then the average of theirs and of the trained ones'. None where nobody knows whether they moved.
     """
 
     samples: int | None = None
     norm: float | None = None
     initial: Initial = "zero"
-    initial_body: bool = False
+    initial_body: bool | None = False
 
     def __post_init__(self) -> None:
         if self.samples is not None and self.samples < 1:
@@ -285,7 +285,7 @@ def _restore_knowledge(kept: Any, path: Path) -> Knowledge:
     samples, norm, initial = kept["samples"], kept["norm"], kept["initial"]
     body = kept.get("initial_body", False)  # files of the first form do not have it
     understood = (samples is None or type(samples) is int) and (norm is None or type(norm) is float)
-    understood = understood and initial in get_args(Initial) and type(body) is bool
+    understood = understood and initial in get_args(Initial) and (body is None or type(body) is bool)
     if not understood or len(kept) != 3 + ("initial_body" in kept):
         raise ExhumeError(f"expected samples, norm and what is known of the initial weights in {path}, found {kept}")
     return Knowledge(samples, norm, initial, body)

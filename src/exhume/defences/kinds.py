@@ -136,7 +136,7 @@ class SurgeonPruning(Pruning):
         """Keeps the n × p features of the training data in memory, in float64."""
         if owned.inputs is None:
             raise UsageError(f"expected the training inputs for {self.short}, found none; only the owner can prune so")
-        check_surgeon((self,), owned.observation.knowledge.initial_body)
+        check_surgeon((self,), bool(owned.observation.knowledge.initial_body))
         features = owned.observation.features
         done = operate(
             features(owned.inputs), owned.head, removed(self.percent, features.p), self.ridge * len(owned.inputs)

@@ -111,7 +111,8 @@ def look_at(
     whole = known is not None and known.whole
     drift = _drift(end.networks[0], began.networks[0]) if began is not None and whole else None
     moved = drift is not None and drift > MOVED
-    knowledge = Knowledge(norm=norm, initial=_initial(initial, first), initial_body=moved)
+    body = moved if known is None or whole else None
+    knowledge = Knowledge(norm=norm, initial=_initial(initial, first), initial_body=body)
     features = end if began is None or not moved else averaged_features(began, end)
     seen = seen_as_ridge(observe_head(features, last, knowledge, image_shape, initial=first))
     if known is not None and not seen.features.is_network and known.stands_still(trained, apart_from=name):

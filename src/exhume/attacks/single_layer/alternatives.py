@@ -38,7 +38,7 @@ OPPOSITE = -0.9  # a cosine: where the opposite of a candidate is one too, turni
 ALL_SETS = 14  # candidates up to which every set of them is turned: 16,384 sets
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Parts:
     """Groups of rows that see a part of their own, and what all rows see of the candidates."""
 

@@ -126,7 +126,7 @@ def certify(
     return replace(certificate, doubtful={name: those for name, those in doubtful.items() if those and known})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Judge:
     """What is the same for all candidates of a loss. `held`: the mean square of held-out weights, over that of fitted
     ones; outputs that repeat each other miss the same."""

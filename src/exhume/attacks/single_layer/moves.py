@@ -27,7 +27,7 @@ AT_ONCE = 2**22  # numbers of m × p: 32 MiB
 RIDGE = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Moved(Explanation):
     """`slopes`: φ' of each candidate. `metric` and `moment`: M⁻¹ and S⁻¹."""
 

@@ -33,7 +33,7 @@ def expected_squares(loss: TangentSpanLoss, fit: TangentFit, noise: float) -> Fl
     return (each * variances + steps) / fit.candidates.double().square().sum(dim=1).clamp_min(TINY)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _System:
     """H at a fit of free coefficients."""
 
