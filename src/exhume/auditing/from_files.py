@@ -40,10 +40,12 @@ from exhume.observing.weights_file import WeightsFile, read_weights
 from exhume.recipe import read_recipe
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
+from exhume.report.recipes import STATIONARY
 from exhume.report.subject import Artefact
 from exhume.report.tables import write_recovered
 from exhume.requests.audit import FLAT, AuditRequest
 from exhume.requests.command_line import shown_line
+from exhume.values import parse_names
 
 BIAS_NAMES = ("b", "bias")
 ENOUGH_ROWS = 64  # of a layer whose change tells the right start by its rank
@@ -192,6 +194,7 @@ def _module_target(
                 image_shape=image_shape,
                 beside=file.beside,
                 training=recipe,
+                stationary=STATIONARY in (parse_names(request.recipe) or ()),
             )
             return found if merged is None else target_of_adapter(found, merged)
         except UsageError:

@@ -20,6 +20,7 @@ from exhume.features.rows import HeldRows
 from exhume.observing.beside import Beside
 from exhume.observing.of_module import Start, as_image, default_input_shape
 from exhume.recipe import Recipe
+from exhume.report.recipes import STATIONARY
 from exhume.report.subject import Artefact
 from exhume.torch_values import parse_device
 from exhume.units import bytes_of, seconds_of
@@ -58,7 +59,8 @@ def audit(
     the training inputs, as the model saw them, to count what came back; `control` are others, that it was not trained
     on. The attack sees neither. `norm` is the norm of every training row and `samples` is n, if an attacker would know
     them: they are never taken from `truth`. `what_if` names defences to audit again ("int8", "prune50", "noise", "dp"),
-    `recipe` says in words how the model was trained ("sgd", "adam", "augmentation", ...), `training` in numbers, so
+    `recipe` says in words how the model was trained ("sgd", "adam", "augmentation", ..., and "stationary" where L2 in
+    the loss brought the weights to rest, which are then attacked themselves), `training` in numbers, so
     that the training can be replayed. `budget` is in seconds or like "10m",
     `memory` in bytes or like "8G"; `budget_seconds` and `memory_bytes` are the same as numbers.
     """
@@ -75,6 +77,7 @@ def audit(
         image_shape=image_shape or as_image(input_shape),
         beside=Beside(optimiser, average),
         training=training,
+        stationary=STATIONARY in recipe,
     )
     name = type(model).__name__
     artefact = Artefact(f"{name} in memory", state_digest(model.state_dict()), None, "state dict")
