@@ -118,7 +118,11 @@ class AuditRequest(RecordOptions, TargetOptions):
         None
     )
     recipe: Annotated[
-        str | None, Option("How it was trained, e.g. sgd,momentum or adam,augmentation; for the report.")
+        str | None,
+        Option(
+            "How it was trained, e.g. sgd,momentum or adam,augmentation. With stationary (L2 in the loss, until the "
+            "weights rest) the weights are attacked themselves."
+        ),
     ] = None
     fail_on: Annotated[
         str | None,
