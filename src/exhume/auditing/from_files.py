@@ -31,6 +31,7 @@ from exhume.observing.weights_file import WeightsFile, read_weights
 from exhume.recipe import read_recipe
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
+from exhume.report.recipes import STATIONARY
 from exhume.report.subject import Artefact
 from exhume.report.tables import write_recovered
 from exhume.requests.audit import FLAT, AuditRequest
@@ -143,6 +144,7 @@ def _module_target(
                 image_shape=image_shape,
                 beside=file.beside,
                 training=recipe,
+                stationary=STATIONARY in request.recipes,
             )
             return found if merged is None else target_of_adapter(found, merged)
         except UsageError:

@@ -31,6 +31,7 @@ from exhume.features.rows import HeldRows
 from exhume.observing.beside import Beside
 from exhume.observing.of_module import Start, as_image, default_input_shape
 from exhume.recipe import Recipe
+from exhume.report.recipes import STATIONARY
 from exhume.report.subject import Artefact
 from exhume.requests.audit import AuditOptions
 from exhume.torch_values import parse_device
@@ -74,7 +75,8 @@ def audit(
     others, that it was not trained on. Both may be named, as on the command line. The attack sees neither. `norm` is
     the norm of every training row and the option `samples` is n, if an attacker would know them: they are never taken
     from `truth`. `training` says in numbers how the model was trained, so that the training can be replayed. The option
-    `recipe` says it in words ("sgd", "adam", "augmentation", ...), `what_if` names defences to audit again ("int8",
+    `recipe` says it in words ("sgd", "adam", "augmentation", ..., and "stationary" where L2 in the loss brought the
+    weights to rest, which are then attacked themselves), `what_if` names defences to audit again ("int8",
     "prune50", "noise", "dp"), `budget` is in seconds or like "10m", `memory` in bytes or like "8G". With `progress`, a
     folder, an audit that was stopped goes on from it.
     """
@@ -91,6 +93,7 @@ def audit(
         image_shape=held.image_shape or as_image(shape),
         beside=Beside(optimiser, average),
         training=training,
+        stationary=STATIONARY in asked.recipes,
     )
     if note is not None:
         target = replace(target, notes=(note, *target.notes))

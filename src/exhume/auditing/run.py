@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import torch
+
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.budget import LEAST_SECONDS, Limits, ready_in_time
 from exhume.attacks.running.loop import Attacked
@@ -33,7 +35,7 @@ from exhume.metrics.floor import floor_of
 from exhume.observation import Observation
 from exhume.report.content import case_of, gather
 from exhume.report.evidence import Evidence, with_truth
-from exhume.report.recipes import Drift, assumed_by, check_recipes, recipes_section
+from exhume.report.recipes import Drift, assumed_by, check_recipes, recipes_section, unrest
 from exhume.report.subject import Subject
 from exhume.report.verdict import verdict
 
@@ -124,6 +126,10 @@ def _subject(
     zero = target.observation.knowledge.initial == "zero"
     observation = target.observation if best is None else best.offer.seen(target.observation)
     breaking = assumed_by(None if attacked is None else attacked.reconstruction, observation)[0]
+    recipes = recipes_section(
+        check_recipes(settings.options.recipes), floor, _drift(question, attacked), zero, breaking
+    )
+    recipes["measured"] += _unrest(target.observation, truth)
     return Subject(
         name=question.name,
         artefact=question.artefact,
@@ -150,9 +156,7 @@ def _subject(
             records=truth is not None,
             control=control is not None,
         ),
-        recipes=recipes_section(
-            check_recipes(settings.options.recipes), floor, _drift(question, attacked), zero, breaking
-        ),
+        recipes=recipes,
         floor=floor,
     )
 
@@ -177,6 +181,22 @@ def _floor(observation: Observation, truth: Truth) -> float | None:
     if n >= p or n * p > MOST_FLOOR_NUMBERS:  # as many features as there are weights explain any
         return None
     return floor_of(observation, truth.inputs.to(observation.weights.dtype))
+
+
+def _unrest(observation: Observation, truth: Truth | None) -> list[str]:
+    """Of each layer that reads the inputs and is said to rest: the share outside of the span of the records."""
+    said = []
+    for layer in observation.layers if truth is not None else ():
+        if truth is None or layer.source != "stationary" or layer.reads != "inputs":
+            continue
+        rows = truth.inputs.double()
+        if layer.bias:
+            rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+        if len(rows) < rows.shape[1]:  # as many records as dimensions span everything
+            weights = layer.target.double()
+            outside = weights - (weights @ torch.linalg.pinv(rows)) @ rows
+            said.append(unrest(layer.name, float(outside.square().sum() / weights.square().sum())))
+    return said
 
 
 def _drift(question: Question, attacked: Attacked | None) -> Drift | None:

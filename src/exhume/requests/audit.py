@@ -118,7 +118,11 @@ class AuditOptions(ImageOptions):
         Names | None, Option("Defences to audit again, e.g. int8,prune50,noise,dp (dp needs labels).")
     ] = None
     recipe: Annotated[
-        Names | None, Option("How it was trained, e.g. sgd,momentum or adam,augmentation; for the report.")
+        Names | None,
+        Option(
+            "How it was trained, e.g. sgd,momentum or adam,augmentation. With stationary (L2 in the loss, until the "
+            "weights rest) the weights are attacked themselves."
+        ),
     ] = None
     progress: Annotated[
         Path | None,

@@ -28,7 +28,9 @@ def of_the_head(observation: Observation) -> Given:
     """What every attack on the weights of the last layer reads of an observation."""
     knowledge = observation.knowledge
     given: Given = {"weights": f"{observation.p:,} numbers", "features": observation.features.description}
-    if knowledge.initial in INITIAL:
+    if any(layer.source == "stationary" for layer in observation.layers):
+        given["initial"] = "not needed: the weights are at rest"
+    elif knowledge.initial in INITIAL:
         given["initial"] = INITIAL[knowledge.initial]
     if knowledge.initial_body:
         given["body"] = "the features are taken halfway"

@@ -208,7 +208,8 @@ def decompose(change: Float[Tensor, "h c"], unit: float, scale: float = 1.0, tak
     wide = change.shape[0] < change.shape[1]
     small = change @ change.T if wide else change.T @ change
     energies, vectors = torch.linalg.eigh(small)
-    h, columns = (max(1, int(change.any(dim=side).sum())) for side in (1, 0))
+    moved = [change.norm(dim=side) for side in (1, 0)]  # L2 leaves 1e-37 of what nothing taught, and no zero
+    h, columns = (max(1, int((sizes > RESOLUTION * sizes.max()).sum())) for sizes in moved)
     values, vectors = energies.flip(0).clamp_min(0).sqrt()[: min(h, columns)], vectors.flip(1)
     unseen = RESOLUTION * float(values[0])
     floor = max(unit * (math.sqrt(h) + math.sqrt(columns)), unseen)
