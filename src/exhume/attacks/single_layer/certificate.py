@@ -200,13 +200,15 @@ def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Deter
         lifts = None if lift is None else lifted_moves(lift, candidates)
         steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
         one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
+        there = at.refined(at.step)
         splitting = splitting_costs(
-            at, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None])
+            there, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None])
         )
-        return _Determined(at, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
+        return _Determined(there, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
     probed = Probed.at(loss, fit)
     moved = loss.ranks.size == 1 and m * d <= MOST_MOVED
     plain = Moved.at(loss, fit) if moved else explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
+    plain = plain.refined(probed.step.double())
     gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
     variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
     one_of, left_out = max(1.0, loss.p / plain.features.p), fit.loss / max(1 - q, LEAST_SPARE) ** 2
