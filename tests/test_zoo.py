@@ -59,9 +59,9 @@ def test_one_command_gives_every_victim_the_budget_of_its_row(tmp_path: Path, mo
     page = tmp_path / "page.md"
     names = ["--only", "diabetes-few,cancer-sgd", "--workers", "0"]
     running.run([*names, "--out", str(tmp_path / "a"), "--page", str(page)], BENCHMARKS / "zoo.py", "")
-    assert asked == {"diabetes-few": 15.0, "cancer-sgd": 600.0}
+    assert asked == {"diabetes-few": 15.0, "cancer-sgd": 300.0}
     told = page.read_text(encoding="utf-8")
-    assert "15 s for all attacks together and one thread (600 s for cancer-sgd)" in told
+    assert "15 s for all attacks together and one thread (300 s for cancer-sgd)" in told
     command = next(line for line in told.splitlines() if "benchmarks/zoo.py" in line)
     assert "--budget" not in command
     assert "--budget" not in (BENCHMARKS.parent / "Makefile").read_text(encoding="utf-8")

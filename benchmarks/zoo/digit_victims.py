@@ -174,7 +174,7 @@ VICTIMS = (
         "20 digits, 64-512-10, Adam, full batch, 50 steps",
         "the start, the recipe in numbers, n and the labels",
         in_numbers,
-        budget=900.0,  # replay takes 500 s of a core for as much as it gets
+        budget=600.0,  # replay takes 500 s of a core for as much as it gets
     ),
     Victim(
         "digits-adam-state", "20 digits, 64-1024-10, Adam, batches of 10", "the optimiser's state", optimiser_beside
