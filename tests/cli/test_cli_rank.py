@@ -117,6 +117,20 @@ def test_a_head_and_embeddings_in_files_need_no_model(exhume: Command, tmp_path:
     assert (tmp_path / "ranked" / "ranking.csv").is_file()
     alone = exhume("rank", "head.safetensors", "--candidates", "others.safetensors", "--out", "ranked")
     assert "by score alone: p-values need --non-members" in alone.stdout
+    page = (tmp_path / "ranked" / "ranking.html").read_text()
+    assert "Give --non-members" in page
+    assert "Members found" not in page
+
+
+def test_a_name_of_a_record_is_no_markup_on_the_page(exhume: Command, tmp_path: Path) -> None:
+    train(exhume, "a")
+    write_faces(tmp_path / "mine", 0, 20)
+    (tmp_path / "mine" / "000.png").rename(tmp_path / "mine" / "<img src=x>.png")
+    shown = exhume("rank", "a", "--candidates", "mine", "--model", SPEC, "--out", "ranked")
+    assert shown.returncode == 0, shown.stderr
+    page = (tmp_path / "ranked" / "ranking.html").read_text()
+    assert "&lt;img src=x&gt;.png" in page
+    assert "<img" not in page
 
 
 @pytest.fixture
@@ -150,6 +164,11 @@ def test_known_members_give_the_rates_without_a_run(exhume: Command, pool: np.nd
     assert found["rank_tpr_at_1_percent"] > 0.9
     low, high = found["rank_tpr_at_0_1_percent_interval"]
     assert low <= found["rank_tpr_at_0_1_percent"] <= high
+    page = Path("ranked/ranking.html").read_text()
+    share, (least, most) = found["rank_tpr_at_1_percent"], found["rank_tpr_at_1_percent_interval"]
+    assert f"{share:.0%} of the members ({least:.0%} to {most:.0%}) are found at 1 % false alarms" in page
+    assert page.count("<td>yes</td>") >= 18, "of the 20 records at the top"
+    assert "<script" not in page
 
 
 @pytest.mark.parametrize(

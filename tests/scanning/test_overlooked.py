@@ -114,7 +114,10 @@ def test_stores_of_records_are_known_by_any_part_of_their_name(tmp_path: Path, n
     assert finding.certainty.value == ("possible" if "inducing" in name else "likely")
 
 
-@pytest.mark.parametrize("name", ["support.weight", "features.0.weight", "encoder.0", "replay_buffer.net.bias"])
+@pytest.mark.parametrize(
+    "name",
+    ["support.conv.kernel", "memory_bank.net.kernel", "features.0.weight", "encoder.0", "replay_buffer.net.bias"],
+)
 def test_weights_of_a_store_are_no_records(tmp_path: Path, name: str) -> None:
     torch.save({name: torch.from_numpy(ROWS)}, tmp_path / "a.pt")
     assert "data-array" not in found_in(tmp_path)

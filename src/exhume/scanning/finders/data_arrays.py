@@ -13,14 +13,14 @@ NAMED = re.compile(
     re.IGNORECASE,
 )
 STORES = re.compile(
-    r"^(replay_buffer|replay|support_set|support|memory_bank|episodic_memory|exemplars?(_set)?|coreset|core_set|"
+    r"^(replay_buffer|support_set|memory_bank|episodic_memory|exemplars?(_set)?|coreset|core_set|"
     r"inducing_(points?|inputs?))$",
     re.IGNORECASE,
 )
 """What a model keeps records in, under any name below it."""
 LEARNT = ("inducing",)
 """These begin at records, and may have been trained away from them."""
-_WEIGHTS = re.compile(r"(weight|bias)$")
+_WEIGHTS = re.compile(r"(weight|bias|kernel|kernel:0)$")
 OWN = {
     "truth": "training records, kept by exhume for scoring",
     "known-samples": "training records that an attack was given",
