@@ -16,9 +16,10 @@ given sum must be small, too. 2^m sets have sums that scatter as N(½ Σ_i l_i, 
 candidate i leaves in the weights. Along the direction j of variance λ_j / 4 a share of at most 2 √(2 h / π λ_j) of them
 is as close.
 
-Each changes the weights by a vector, of which coefficients and candidates may make up for a part by moving a little
+Signs change the weights by a vector, of which coefficients and candidates may make up for a part by moving a little
 (`linearised.py`). Where what is left of it, c, would not show, the weights do not tell: candidates leave r now, and
-||r − c||² would be no more than ||r||² and the noise. It may be less: then the other explanation is the better one.
+||r − c||² would be no more than ||r||² and the noise. It may be less: then the other explanation is the better one. An
+exchange may take longer moves, because norms are known, so what is left is looked at from where it leads.
 """
 
 import itertools
@@ -30,9 +31,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.foundation.certificate import LUCK
-from exhume.attacks.foundation.unknowns import TINY
+from exhume.attacks.foundation.unknowns import TINY, factors, unknown_directions
 from exhume.attacks.single_layer import parts
-from exhume.attacks.single_layer.linearised import Explanation
+from exhume.attacks.single_layer.linearised import Explanation, basis
 
 OPPOSITE = -0.9  # a cosine: where the opposite of a candidate is one too, turning it would leave nothing in its place
 ALL_SETS = 14  # candidates up to which every set of them is turned: 16,384 sets
@@ -59,27 +60,47 @@ class Parts:
         return self.at.candidates[which] + wanted @ self.inverse
 
 
-def exchangeable(at: Explanation, known: Parts, hidden: float) -> Bool[Tensor, " m"]:
+def exchangeable(at: Explanation, known: Parts, hidden: float, free_norms: bool) -> Bool[Tensor, " m"]:
     """Candidates of which a part may be another one's: the exchange would not show in the weights."""
-    m = len(at.candidates)
+    m, signs = len(at.candidates), (1, -1) if at.features.activation.parity == "odd" else (1,)
     unsure = torch.zeros(m, dtype=torch.bool, device=at.rows.device)
-    before, signs = at.features(at.candidates), (1, -1) if at.features.activation.parity == "odd" else (1,)
+    left = float(at.not_made_up(at.residual[None]).square().sum())
     for group in known.groups[:-1]:  # to exchange the last is to exchange all others
-        pairs = [(i, j) for i, j in itertools.combinations(range(m), 2) if not (unsure[i] and unsure[j])]
-        for sign in signs if pairs else ():
-            one, other = (list(ends) for ends in zip(*pairs, strict=True))
-            factors = sign * torch.tensor([_factor(at, i, j) for i, j in pairs]).to(at.rows)[:, None]
-            able = factors[:, 0] != 0
-            there, here = factors * known.seen[other], known.seen[one] / factors.where(factors != 0, 1.0)
-            changes = (
-                at.amplitudes[one, :, None] * (at.features(known.replaced(one, there, group)) - before[one])[:, None]
-                + at.amplitudes[other, :, None]
-                * (at.features(known.replaced(other, here, group)) - before[other])[:, None]
-            )
-            would_not = (at.rise(at.not_made_up(changes.flatten(1))) <= hidden) & able
-            ends = torch.tensor(pairs, device=unsure.device)[would_not]
-            unsure[ends.flatten()] = True
+        for (one, other), sign in itertools.product(itertools.combinations(range(m), 2), signs):
+            factor = sign * _factor(at, one, other)
+            if factor == 0 or bool(unsure[one] and unsure[other]):
+                continue
+            theirs = torch.stack([factor * known.seen[other], known.seen[one] / factor])
+            exchanged = known.replaced([one, other], theirs, group)
+            if not free_norms:
+                exchanged = (
+                    exchanged
+                    * (at.candidates[[one, other]].norm(dim=1) / exchanged.norm(dim=1).clamp_min(TINY))[:, None]
+                )
+            if _left_with(at, [one, other], exchanged, free_norms) <= left + hidden:
+                unsure[[one, other]] = True
     return unsure
+
+
+def _left_with(at: Explanation, which: list[int], changed: Float[Tensor, "c d"], free_norms: bool) -> float:
+    """||·||² of what is left of the weights with some candidates changed, and moved from where they are then.
+
+    They may have to move so far, to norms that are known, that what moves do has to be taken there and not here.
+    """
+    candidates = at.candidates.clone()
+    candidates[which] = changed
+    spanned, values = basis(at.features(candidates)), at.features(candidates)
+    amplitudes = torch.linalg.lstsq(values.T, at.weights.T).solution[which]
+    ways = unknown_directions(changed, free_norms)
+    columns = torch.einsum("cp,pd,cdu->pcu", at.slopes_at(changed), at.rows, ways).flatten(1)
+    columns = columns - spanned @ (spanned.T @ columns)
+    count = ways.shape[2]
+    moves = torch.cat([columns * own.repeat_interleave(count) for own in amplitudes.T])
+    left = torch.cat([row - spanned @ (spanned.T @ row) for row in at.weights])
+    _, seen = factors(moves)
+    for _ in range(2):
+        left = left - seen @ (seen.T @ left)
+    return float(left.square().sum())
 
 
 def _factor(at: Explanation, one: int, other: int) -> float:

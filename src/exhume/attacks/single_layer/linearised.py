@@ -58,6 +58,12 @@ class Explanation:
         assert self.features.rows.held is not None
         return self.features.rows.held
 
+    def slopes_at(self, candidates: Float[Tensor, "c d"]) -> Float[Tensor, "c p"]:
+        """φ' of candidates that are not at a kink."""
+        preactivations = torch.cat([block for _, block in self.features.preactivation_blocks(candidates)], dim=1)
+        with torch.no_grad():
+            return self.features.activation.derivative(preactivations)
+
     def change(self, features: Float[Tensor, "m p"]) -> Float[Tensor, "m rp"]:
         """What a change of each candidate's features does to the weights of all outputs."""
         return (self.amplitudes[:, :, None] * features[:, None]).flatten(1)
@@ -82,7 +88,7 @@ class Explanation:
         small = step.norm(dim=1) < TRUSTED_ERROR * self.candidates.norm(dim=1)
         candidates = self.candidates + step.where(small[:, None], 0.0)
         values = self.features(candidates)
-        spanned = _basis(values)
+        spanned = basis(values)
         left = torch.cat([row - spanned @ (spanned.T @ row) for row in self.weights])
         if not left.square().sum() < self.residual.square().sum():
             return self
@@ -95,13 +101,13 @@ def explanation(loss: SpanLoss, fit: Fit, rows: int) -> Explanation:
     features, candidates = loss.features.part(0, min(rows, loss.features.p)), fit.candidates.double()
     held = replace(features, rows=hold(features.rows, candidates.device, torch.float64))
     amplitudes, turned = turned_outputs(fit.coefficients, loss.outputs)
-    spanned = _basis(held(candidates))
+    spanned = basis(held(candidates))
     targets = turned.T @ (loss.published[:, : held.p].to(candidates) / loss.scale)
     residual = torch.cat([row - spanned @ (spanned.T @ row) for row in targets])
     return Explanation(held, candidates, targets, amplitudes, spanned, residual, residual.new_zeros(len(residual), 0))
 
 
-def _basis(values: Float[Tensor, "m p"]) -> Float[Tensor, "p m"]:
+def basis(values: Float[Tensor, "m p"]) -> Float[Tensor, "p m"]:
     return torch.linalg.qr(values.T / values.norm(dim=1).clamp_min(TINY)).Q
 
 
