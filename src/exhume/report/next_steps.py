@@ -180,7 +180,7 @@ def _smaller(subject: Subject, found: Reconstruction) -> NextStep | None:
     return NextStep(
         f"Train again with fewer than d n = {observation.d * n:,} weights in the last layer.",
         TRAINING,
-        f"Below that, other data give the same weights. This model has p = {observation.p:,}. Images can come back "
+        f"Below that, other data give the same weights. This model has {observation.p:,}. Images can come back "
         "coarse all the same: audit the new model too.",
     )
 
