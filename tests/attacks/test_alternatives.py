@@ -13,7 +13,7 @@ from exhume.attacks.foundation.certificate import split_rows
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer import certificate as judging
 from exhume.attacks.single_layer import parts as parts_of_rows
-from exhume.attacks.single_layer.alternatives import Parts, _in_a_small_sum, exchangeable, turnable
+from exhume.attacks.single_layer.alternatives import Parts, _in_a_small_sum, _left_with, exchangeable, turnable
 from exhume.attacks.single_layer.blends import APART, _ways, splitting_costs
 from exhume.attacks.single_layer.certificate import certify, loss_on
 from exhume.attacks.single_layer.linearised import Linearised
@@ -99,7 +99,8 @@ def test_parts_of_more_rows_than_are_looked_at_are_whole() -> None:
 
 def exchanged(samples: Tensor, factor: float) -> Tensor:
     changed = samples.clone()
-    changed[0, D // 2 :], changed[1, D // 2 :] = factor * samples[1, D // 2 :], samples[0, D // 2 :] / factor
+    half = samples.shape[1] // 2
+    changed[0, half:], changed[1, half:] = factor * samples[1, half:], samples[0, half:] / factor
     return changed
 
 
@@ -155,6 +156,26 @@ def test_halves_that_noise_lets_exchange_are_not_called_where_rows_nearly_see_on
     loss = SpanLoss(features.part(0, split.used), weights[:, : split.used], torch.float64)
     unseen = partial(loss_on, Observation(features, weights, Knowledge()), split.used, 600 - split.used)
     assert called(certify(loss, loss.fit(wrong), unseen, split, weights))[:2] == [False, False]
+
+
+def test_what_an_exchange_leaves_is_looked_at_from_where_it_leads() -> None:
+    """Where norms are known, the way from a wrong pair to the true one is an exchange and a change of scale: far."""
+    rows = in_blocks(p=600, d=12) + 1e-2 * normal(600, 12, seed=11)
+    features = RidgeFeatures(HeldRows(rows), activation("gelu"))
+    samples = normal(2, 12, seed=2) * torch.tensor([[*[1.0] * 6, *[1.5] * 6], [1.0] * 12]).double()
+    samples = to_norm(samples, 12**0.5)
+    weights = torch.tensor([[1.0, 0.97]], dtype=torch.float64) @ features(samples)
+    loss = SpanLoss(features, weights, torch.float64)
+    wrong = to_norm(exchanged(samples, 1.0), 12**0.5)
+    at = Linearised.at(loss, loss.fit(wrong))
+    back = to_norm(exchanged(wrong, 1.0), 12**0.5)
+    found = _left_with(at, [0, 1], back, False)
+    there = Linearised.at(loss, loss.fit(back))
+    naive = float(there.not_made_up(there.residual[None]).square().sum())
+    assert found == pytest.approx(naive, rel=1e-6)
+    from_here = at.change(at.features(back) - at.features(wrong)).sum(dim=0)[None]
+    here = float(at.not_made_up(at.residual[None]).square().sum() + at.rise(at.not_made_up(from_here))[0])
+    assert here > 3 * found, "linearised at the wrong pair, the way is too long"
 
 
 def test_halves_of_opposite_samples_that_odd_features_let_exchange_are_not_called() -> None:

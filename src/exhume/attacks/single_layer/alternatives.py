@@ -72,12 +72,10 @@ def exchangeable(at: Explanation, known: Parts, hidden: float, free_norms: bool)
                 continue
             theirs = torch.stack([factor * known.seen[other], known.seen[one] / factor])
             exchanged = known.replaced([one, other], theirs, group)
-            if not free_norms:
-                exchanged = (
-                    exchanged
-                    * (at.candidates[[one, other]].norm(dim=1) / exchanged.norm(dim=1).clamp_min(TINY))[:, None]
-                )
-            if _left_with(at, [one, other], exchanged, free_norms) <= left + hidden:
+            # a known norm may be one but nearly, so both with what norms the exchange gives and with those known
+            scale = at.candidates[[one, other]].norm(dim=1) / exchanged.norm(dim=1).clamp_min(TINY)
+            norms = (exchanged,) if free_norms else (exchanged, scale[:, None] * exchanged)
+            if any(_left_with(at, [one, other], some, free_norms) <= left + hidden for some in norms):
                 unsure[[one, other]] = True
     return unsure
 
@@ -89,7 +87,8 @@ def _left_with(at: Explanation, which: list[int], changed: Float[Tensor, "c d"],
     """
     candidates = at.candidates.clone()
     candidates[which] = changed
-    spanned, values = basis(at.features(candidates)), at.features(candidates)
+    values = at.features(candidates)
+    spanned = basis(values)
     amplitudes = torch.linalg.lstsq(values.T, at.weights.T).solution[which]
     ways = unknown_directions(changed, free_norms)
     columns = torch.einsum("cp,pd,cdu->pcu", at.slopes_at(changed), at.rows, ways).flatten(1)
