@@ -156,9 +156,10 @@ def _chain_target(
         start = merged.before
     elif request.initial not in (None, "zero"):
         start = start_of(network, Path(str(request.initial)))
-    notes = notes_of(network, request.activation, truth)
     if request.initial_seed is not None:
         start = network.drawn(request.initial_seed).state_dict()
+    notes = notes_of(network, request.activation, truth, start if isinstance(start, Mapping) else None)
+    if request.initial_seed is not None:
         notes = (*notes, DRAWN)
     target = _module_target(request, model, start, network.file, truth, merged)
     return replace(target, notes=(*notes, *target.notes))

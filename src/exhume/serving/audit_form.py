@@ -21,7 +21,7 @@ DEFENCES = {
     "dp": "Train the head again with differential privacy (needs records with labels)",
 }
 """What the page offers under --what-if, each with what it does."""
-ACTIVATIONS = ("relu", "tanh", "gelu", "sigmoid", "softplus", "erf", "relu+tanh")
+ACTIVATIONS = ("relu", "tanh", "gelu", "sigmoid", "softplus", "erf", "relu+tanh", "silu", "leaky_relu", "elu", "relu6")
 USUAL = "relu"
 BUDGETS = {"1m": "1 minute", "10m": "10 minutes", "1h": "1 hour", "8h": "8 hours"}
 
