@@ -46,6 +46,11 @@ from exhume.requests.audit import FLAT, AuditRequest
 from exhume.requests.command_line import shown_line
 
 BIAS_NAMES = ("b", "bias")
+SCALED = (
+    "The file scales its inputs first: the records that were given went through its scaler. If they were scaled "
+    "before, give --scaling none."
+)
+AFTER_SCALING = "The file scales its inputs first: records are compared as they are after that."
 ENOUGH_ROWS = 64  # of a layer whose change tells the right start by its rank
 MOST_SKIPPED = 20_000_000  # numbers that may be drawn before those of a layer: above, the factory is as quick
 
@@ -57,12 +62,13 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     """
     request.check()
     records, control = _records(request, request.truth), _records(request, request.control)
-    truth = _truth(records, request)
     merged = merge_adapter(request.weights, request.initial) if is_adapter(request.weights) else None
     without_code = request.model is None and request.features is None
     network = None
     if without_code:
         network = read_network(request.weights) if merged is None else chain_in(merged.after, in_order=False)
+    how = TableOptions(request.label, request.scaling, request.columns, None if network is None else network.scaler)
+    truth = _truth(records, request, how)
     file = network.file if network is not None else tensors_in(request.weights) if merged is None else merged.after
     note, known = None, request
     if request.against is not None and request.features is None:
@@ -85,11 +91,14 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     else:
         start = _start(known) if merged is None else merged.before
         target = _module_target(known, _build(str(request.model), None), start, file, truth, merged)
+    if network is not None and network.scaler is not None:
+        through = request.scaling is None and isinstance(records, Path)
+        target = replace(target, notes=(*target.notes, SCALED if through else AFTER_SCALING))
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
     line = shown_line(request.model_copy(update={"progress": None}))  # which changes nothing of the result
-    against = _control(request, control, records, truth)
+    against = _control(how, control, records, truth)
     return Question(target, artefact, file.path.name, truth, against, [line])
 
 
@@ -116,28 +125,24 @@ def _records(request: AuditRequest, name: str | None) -> Path | DataConfig | Non
     return DataConfig.parse(name=name, samples=request.samples, **request.image_fields())
 
 
-def _truth(records: Path | DataConfig | None, request: AuditRequest) -> Truth | None:
+def _truth(records: Path | DataConfig | None, request: AuditRequest, how: TableOptions) -> Truth | None:
     match records:
         case None:
             return None
         case Path() as path:
-            return read_records(path, as_image(request.input_shape()), _table_options(request))
+            return read_records(path, as_image(request.input_shape()), how)
         case config:
             return load_records(config)
 
 
-def _table_options(request: AuditRequest) -> TableOptions:
-    return TableOptions(request.label, request.scaling or "none")
-
-
 def _control(
-    request: AuditRequest, records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
+    how: TableOptions, records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
 ) -> Control | None:
     if truth is None:
         return None
     match records:
         case Path() as path:
-            found = control_from_rows(path, _table_options(request), truth)
+            found = control_from_rows(path, how, truth)
         case None:
             more = isinstance(trained, DataConfig) and truth.image_shape is not None
             return more_of_the_same(trained, truth) if more else None  # type: ignore[arg-type]
@@ -161,8 +166,22 @@ def _chain_target(
     notes = notes_of(network, request.activation, truth, start if isinstance(start, Mapping) else None)
     if request.initial_seed is not None:
         notes = (*notes, DRAWN)
+    _check_width(truth, network.file.tensors[f"{network.order[0]}.weight"].shape[1])
     target = _module_target(request, model, start, network.file, truth, merged)
     return replace(target, notes=(*notes, *target.notes))
+
+
+def _check_width(truth: Truth | None, width: int) -> None:
+    """A forgotten label is an input too many, and a table knows its columns."""
+    if truth is None or truth.inputs.shape[1] == width:
+        return
+    found, table = truth.inputs.shape[1], truth.table
+    way = "give the records as the network reads them"
+    if table is not None:
+        way = "say with --columns FILE.json what its columns are"
+        if any(column.width == found - width for column in table.columns):
+            way = "which one is the label? give --label NAME"
+    raise UsageError(f"expected {width} columns as the network reads, found {found}: {way}")
 
 
 def _module_target(
@@ -180,6 +199,8 @@ def _module_target(
     if shape == FLAT:
         shape = _flat(model, truth)
     image_shape = image_shape or as_image(shape)
+    if shape is None and truth is not None and truth.table is not None:
+        _check_width(truth, math.prod(default_input_shape(model)))
     shapes = _image_or_flat(shape) if shape is not None else _shapes(model, truth)
     recipe = None if request.recipe_file is None else read_recipe(request.recipe_file)
     for tried in shapes:
@@ -306,7 +327,7 @@ def _public(request: AuditRequest) -> Truth:
     assert request.public is not None
     if not is_a_file(request.public):
         raise UsageError(f"expected --public as a file of rows, found {request.public!r}")
-    return read_records(Path(request.public), None, _table_options(request))
+    return read_records(Path(request.public), None, TableOptions(request.label, request.scaling, request.columns))
 
 
 def _head_name(file: WeightsFile, head: str | None, p: int) -> str:

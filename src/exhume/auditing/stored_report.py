@@ -111,7 +111,7 @@ def write_stored(done: StoredAudit, reveal: bool) -> Path:
 def _held_against(request: AuditRequest, changes: Sequence[StoredChange]) -> tuple[int, int] | None:
     if request.truth is None:
         return None
-    records = read_records(Path(request.truth), None, TableOptions(request.label, request.scaling or "none"))
+    records = read_records(Path(request.truth), None, TableOptions(request.label, request.scaling, request.columns))
     rows = records.inputs.double().numpy()
     found = 0
     for change in changes:

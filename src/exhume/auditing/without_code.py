@@ -16,6 +16,7 @@ from exhume.errors import ExhumeError
 from exhume.experiments.truth import Truth
 from exhume.formats.chain_of_tensors import order_of
 from exhume.formats.dense_chain import DenseChain, chain_of
+from exhume.formats.linear_head import Scaler
 from exhume.formats.reading import kind_of, read_contents
 from exhume.observing.beside import Beside
 from exhume.observing.weights_file import WeightsFile
@@ -58,6 +59,8 @@ class ReadNetwork:
     order: tuple[str, ...]
     activation: str | None
     notes: tuple[str, ...]
+    scaler: Scaler | None = None
+    """What the file does to a record first."""
 
     def module(self, activation: str) -> Chain:
         tensors = self.file.tensors
@@ -156,7 +159,7 @@ def _of_chain(chain: DenseChain, path: Path) -> ReadNetwork:
             tensors[f"{layer.name}.bias"] = _tensor(layer.bias)
     names = tuple(layer.name for layer in chain.layers)
     file = WeightsFile(path, read_kind(path), tensors, path.stat().st_size, Beside(_optimiser(chain)))
-    return ReadNetwork(file, names, chain.activation, chain.notes)
+    return ReadNetwork(file, names, chain.activation, chain.notes, chain.scaler)
 
 
 def read_kind(path: Path) -> str:

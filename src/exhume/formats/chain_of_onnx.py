@@ -8,6 +8,7 @@ from exhume.errors import UsageError
 from exhume.formats.contents import Contents, StoredArray, StoredObject
 from exhume.formats.dense_chain import WAY_OUT, DenseChain, DenseLayer, one_activation
 from exhume.formats.elementwise import ACTIVATIONS, activation_behind
+from exhume.formats.linear_head import Scaler, scaler_of_onnx
 
 PASSED = ("Identity", "Cast", "Flatten", "Dropout")
 DENSE = ("Gemm", "MatMul")
@@ -20,7 +21,7 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
         raise UsageError(f"expected a network of one input in {path}, found {len(inputs)}; {WAY_OUT}")
     layers: list[DenseLayer] = []
     between: list[str] = []
-    notes: list[str] = []
+    scaler: StoredObject | None = None
     current, waiting = inputs[0], None  # an activation counts once a layer follows
     for _ in nodes:  # as many as there are: names may lead in a circle
         users = [node for node in nodes if current in node.members["inputs"]]
@@ -48,8 +49,8 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
             waiting = None
         elif layers and waiting is None and (bias := _is_bias(node, layers[-1], contents)) is not None:
             layers[-1] = DenseLayer(layers[-1].name, layers[-1].weight, np.asarray(bias.read()).ravel())
-        elif kind == "Scaler" and not layers:
-            notes.append("The file scales its inputs first (Scaler): records are compared as they are after that.")
+        elif kind == "Scaler" and not layers and scaler is None:
+            scaler = node
         elif kind not in PASSED:
             break
         outputs = node.members["outputs"]
@@ -63,7 +64,10 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
             f"expected one chain of dense layers in {path}, found {len(layers)} of {len(every)} layers up to {odd!r}; "
             f"{WAY_OUT}"
         )
-    return DenseChain(tuple(layers), one_activation(between, path), tuple(notes))
+    own = None
+    if scaler is not None and layers:
+        own = Scaler.of(scaler_of_onnx(scaler, path), layers[0].weight.shape[1], path)
+    return DenseChain(tuple(layers), one_activation(between, path), (), scaler=own)
 
 
 def _is_bias(node: StoredObject, layer: DenseLayer, contents: Contents) -> StoredArray | None:

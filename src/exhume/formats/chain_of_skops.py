@@ -9,6 +9,7 @@ import numpy as np
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.contents import Contents, StoredArray, StoredObject
 from exhume.formats.dense_chain import WAY_OUT, DenseChain, DenseLayer
+from exhume.formats.linear_head import Scaler, steps_before
 
 NETWORKS = ("MLPClassifier", "MLPRegressor")
 ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid", "identity": "linear"}
@@ -27,20 +28,20 @@ def chain_of_skops(contents: Contents, path: Path) -> DenseChain:
     weights, biases = (_arrays(network, name, path) for name in ("coefs_", "intercepts_"))
     if len(weights) != len(biases):
         raise ExhumeError(f"expected a bias for each of {len(weights)} layers in {path}, found {len(biases)}")
-    told = str(network.members.get("activation"))
-    if told not in ACTIVATIONS:
-        raise ExhumeError(f"expected an activation out of {', '.join(ACTIVATIONS)} in {path}, found {told[:40]!r}")
+    named = str(network.members.get("activation"))
+    if named not in ACTIVATIONS:
+        raise ExhumeError(f"expected an activation out of {', '.join(ACTIVATIONS)} in {path}, found {named[:40]!r}")
     layers = tuple(
         DenseLayer(f"dense{number + 1}", weight.T, bias)
         for number, (weight, bias) in enumerate(zip(weights, biases, strict=True))
     )
-    scaled = any(True for _ in contents.objects_of("StandardScaler", "MinMaxScaler", "RobustScaler", "MaxAbsScaler"))
-    notes = (
-        ("The file scales its inputs before the network: records are compared as they are after that.",)
-        if scaled
-        else ()
-    )
-    return DenseChain(layers, ACTIVATIONS[told], notes, _kept(network, len(weights)))
+    try:
+        prepare = steps_before(network, contents, path)
+    except UsageError:  # another step than a scaler
+        told = "The file has other steps in front of the network: records are compared as they are after those."
+        return DenseChain(layers, ACTIVATIONS[named], (told,), _kept(network, len(weights)))
+    scaler = None if prepare is None else Scaler.of(prepare, weights[0].shape[0], path)
+    return DenseChain(layers, ACTIVATIONS[named], (), _kept(network, len(weights)), scaler)
 
 
 def _kept(network: StoredObject, layers: int) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:

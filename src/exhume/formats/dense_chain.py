@@ -13,6 +13,7 @@ import numpy as np
 
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.contents import Contents
+from exhume.formats.linear_head import Scaler
 
 WAY_OUT = "give the network as --model package.module:factory"
 FEWEST_LAYERS = 2
@@ -37,6 +38,8 @@ class DenseChain:
     activation: str | None
     notes: tuple[str, ...] = ()
     buffers: Buffers = field(default_factory=dict)
+    scaler: Scaler | None = None
+    """What the file does to a record in front of the network."""
 
 
 def chain_of(contents: Contents, path: Path) -> DenseChain:

@@ -38,6 +38,26 @@ class LinearHead:
     prepare: Prepare | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """What a file does to a record first: (x - centre) / scale."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, prepare: Prepare, width: int, path: Path) -> "Scaler":
+        """Scalers one after another are one."""
+        try:
+            start, end = (np.asarray(prepare(np.full((1, width), value)), np.float64) for value in (0.0, 1.0))
+        except ValueError as problem:
+            raise ExhumeError(f"expected a scaler of {width} numbers in {path}, found another one") from problem
+        slope = end - start
+        if slope.shape != (1, width) or not np.isfinite(slope).all() or (slope == 0).any():
+            raise ExhumeError(f"expected a scaler of {width} numbers, none of them zero, in {path}, found another one")
+        return cls((-start / slope)[0], (1 / slope)[0])
+
+
 def head_of(contents: Contents, path: Path) -> LinearHead:
     read = {"skops": _of_skops, "ONNX": _of_onnx}[contents.kind]
     found = read(contents, path)
@@ -69,7 +89,7 @@ def _of_skops(contents: Contents, path: Path) -> LinearHead:
         bias.astype(np.float64).ravel() if fitted else None,
         _loss_of(model),
         None if classes is None else tuple(classes.read().tolist()),
-        _steps_before(model, contents, path),
+        steps_before(model, contents, path),
     )
 
 
@@ -86,7 +106,7 @@ def _loss_of(model: StoredObject) -> str | None:
     return "logistic" if classes is not None and classes.shape == (2,) else "cross-entropy"
 
 
-def _steps_before(model: StoredObject, contents: Contents, path: Path) -> Prepare | None:
+def steps_before(model: StoredObject, contents: Contents, path: Path) -> Prepare | None:
     """The scalers in front of the model in its pipeline; any other step is refused: its outputs are the records."""
     for pipeline in contents.objects_of("Pipeline"):
         steps = pipeline.members.get("steps")
@@ -162,7 +182,7 @@ def _of_onnx(contents: Contents, path: Path) -> LinearHead:
         loss = None  # one logistic function per class
     if node.class_name == "LinearRegressor":
         loss = "square"
-    return LinearHead(weight, bias, loss, classes, _onnx_steps(node, contents, path))
+    return LinearHead(weight, bias, loss, classes, steps_of_onnx(node, contents, path))
 
 
 def _onnx_classes(node: StoredObject) -> tuple[Any, ...] | None:
@@ -173,7 +193,7 @@ def _onnx_classes(node: StoredObject) -> tuple[Any, ...] | None:
     return None
 
 
-def _onnx_steps(node: StoredObject, contents: Contents, path: Path) -> Prepare | None:
+def steps_of_onnx(node: StoredObject, contents: Contents, path: Path) -> Prepare | None:
     reads = node.members["inputs"][:1]
     if reads and reads[0] in contents.values["inputs"]:
         return None
@@ -185,6 +205,10 @@ def _onnx_steps(node: StoredObject, contents: Contents, path: Path) -> Prepare |
             f"expected nothing but a Scaler in front of the model in {path}, found {name}; export the last step alone, "
             "and give the records as it reads them"
         )
+    return scaler_of_onnx(scaler, path)
+
+
+def scaler_of_onnx(scaler: StoredObject, path: Path) -> Prepare:
     offset, scale = scaler.array("offset"), scaler.array("scale")
     if offset is None or scale is None:
         raise ExhumeError(f"expected offset and scale of the Scaler in {path}, found one of them at most")

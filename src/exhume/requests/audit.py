@@ -98,8 +98,17 @@ class RecordOptions(ImageOptions):
     scaling: Annotated[
         str | None,
         Option(
-            "Of a table: how numbers were scaled before training: standard or minmax (fitted to --truth), a JSON file "
-            '{"column": [centre, scale]}, or a skops file with the scaler; default: none.'
+            "Of a table: how numbers were scaled before training: standard or minmax (fitted to --truth), "
+            'standard-all (those of categories as well), a JSON file {"column": [centre, scale]}, or a skops file with '
+            "the scaler; default: as the model's own file does first, or none."
+        ),
+    ] = None
+    columns: Annotated[
+        Path | None,
+        Option(
+            'Of a table: a JSON file {"column": "number", "other": "one-hot", ...} with the columns in the order in '
+            "which the model reads them: number, one-hot, drop-first, ordinal, or a list of categories; default: as "
+            "the table has them."
         ),
     ] = None
     samples: Annotated[
