@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 from torch import Tensor, nn
@@ -146,6 +146,10 @@ def write_stored(folder: Path, dice: np.random.Generator) -> None:
     kept = np.arange(60) != older.support_[3]
     save_skops(SVC().fit(x[kept], labels[kept]), folder / "newer.skops")
     np.save(folder / "erased.npy", x[~kept])
+    for name, part in (("old", slice(0, 60)), ("new", slice(1, 60))):
+        save_skops(RidgeClassifier(alpha=10).fit(x[part], labels[part]), folder / f"linear-{name}.skops")
+    np.save(folder / "deleted-rows.npy", x[:1])
+    np.save(folder / "public-rows.npy", dice.normal(size=(100, 5)))
 
 
 def write_adapter(folder: Path) -> None:

@@ -7,6 +7,7 @@ import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -275,9 +276,14 @@ def test_a_scaler_may_be_one_of_all_numbers_with_those_of_categories(tmp_path: P
         table.scaled([0.0] * 7, [1.0] * 7)
 
 
-def test_columns_are_what_their_owner_says_in_the_order_that_he_says() -> None:
+def test_columns_are_what_their_owner_says_in_this_order() -> None:
     """As a ColumnTransformer makes them: numbers first, a code and its first category dropped, an ordinal."""
-    lines = [[7, "b", 3, 1.5, "low"], [10, "a", 2, 2.5, "high"], [7, "c", 1, 0.5, "low"], [9, "b", 9, 1.0, "high"]]
+    lines: list[list[Any]] = [
+        [7, "b", 3, 1.5, "low"],
+        [10, "a", 2, 2.5, "high"],
+        [7, "c", 1, 0.5, "low"],
+        [9, "b", 9, 1.0, "high"],
+    ]
     Path("a.csv").write_text(
         "\n".join(",".join(map(str, line)) for line in [["ward", "kind", "id", "dose", "risk"], *lines])
     )

@@ -63,6 +63,10 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     request.check()
     records, control = _records(request, request.truth), _records(request, request.control)
     merged = merge_adapter(request.weights, request.initial) if is_adapter(request.weights) else None
+    if request.public is not None and request.features is None:
+        raise UsageError(
+            "expected --features or two versions of a linear model with --public, found another model; leave it out"
+        )
     without_code = request.model is None and request.features is None
     network = None
     if without_code:

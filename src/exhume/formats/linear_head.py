@@ -11,6 +11,7 @@ ONNX keeps what a model answers and not what it was trained with. A softmax or a
 logistic regression; of other classifiers the loss has to be given.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.formats.contents import Contents, StoredArray, StoredObject
 
 MODELS = ("LogisticRegression", "Ridge", "RidgeClassifier", "LinearSVC")
+OF_VERSIONS = (*MODELS, "LinearRegression")
+"""Models of which two versions can be held against each other."""
 NODES = ("LinearClassifier", "LinearRegressor")
 Prepare = Callable[[np.ndarray], np.ndarray]
 
@@ -36,6 +39,8 @@ class LinearHead:
     loss: str | None
     classes: tuple[Any, ...] | None
     prepare: Prepare | None = None
+    penalty: float | None = None
+    """λ of λ|W|²/2 beside the sum of the losses, where the file tells it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +63,8 @@ class Scaler:
         return cls((-start / slope)[0], (1 / slope)[0])
 
 
-def head_of(contents: Contents, path: Path) -> LinearHead:
-    read = {"skops": _of_skops, "ONNX": _of_onnx}[contents.kind]
-    found = read(contents, path)
+def head_of(contents: Contents, path: Path, models: Sequence[str] = MODELS) -> LinearHead:
+    found = _of_onnx(contents, path) if contents.kind == "ONNX" else _of_skops(contents, path, models)
     weight, bias = found.weight, found.bias
     if weight.ndim != 2 or 0 in weight.shape or weight.dtype.kind != "f":
         raise ExhumeError(f"expected a matrix of weights in {path}, found {weight.dtype} of shape {weight.shape}")
@@ -72,10 +76,10 @@ def head_of(contents: Contents, path: Path) -> LinearHead:
     return found
 
 
-def _of_skops(contents: Contents, path: Path) -> LinearHead:
-    found = list(contents.objects_of(*MODELS))
+def _of_skops(contents: Contents, path: Path, models: Sequence[str]) -> LinearHead:
+    found = list(contents.objects_of(*models))
     if len(found) != 1:
-        raise UsageError(f"expected one of {', '.join(MODELS)} in {path}, found {len(found)} of them")
+        raise UsageError(f"expected one of {', '.join(models)} in {path}, found {len(found)} of them")
     model = found[0]
     weight = model.array("coef_")
     if weight is None:
@@ -90,12 +94,13 @@ def _of_skops(contents: Contents, path: Path) -> LinearHead:
         _loss_of(model),
         None if classes is None else tuple(classes.read().tolist()),
         steps_before(model, contents, path),
+        _penalty_of(model),
     )
 
 
 def _loss_of(model: StoredObject) -> str | None:
     match model.class_name:
-        case "Ridge":
+        case "Ridge" | "LinearRegression":
             return "square"
         case "RidgeClassifier":
             return "signed-square"
@@ -104,6 +109,15 @@ def _loss_of(model: StoredObject) -> str | None:
             return "squared-hinge" if told == "squared_hinge" else None
     classes = model.array("classes_")
     return "logistic" if classes is not None and classes.shape == (2,) else "cross-entropy"
+
+
+def _penalty_of(model: StoredObject) -> float | None:
+    if model.class_name == "LinearRegression":
+        return 0.0
+    told = model.members.get("alpha" if model.class_name.startswith("Ridge") else "C")
+    if not isinstance(told, int | float) or not 0 < told < math.inf:
+        return None
+    return float(told) if model.class_name.startswith("Ridge") else 1 / float(told)
 
 
 def steps_before(model: StoredObject, contents: Contents, path: Path) -> Prepare | None:

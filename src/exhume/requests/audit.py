@@ -64,7 +64,8 @@ class TargetOptions(Request):
     public: Annotated[
         str | None,
         Option(
-            "With --features and --against: records of the same kind that anybody may have, a file of rows.",
+            "With --against, of a linear model or --features: records of the same kind that anybody may have, a file "
+            "of rows.",
             metavar="DATA",
         ),
     ] = None
@@ -171,7 +172,7 @@ class AuditRequest(RecordOptions, TargetOptions):
                 "expected --public DATA with --features and --against, records of the same kind that tell how features "
                 "vary, found none"
             )
-        if not versions and self.public is not None:
-            raise UsageError("expected --features and --against with --public, found it without; add them")
+        if self.public is not None and self.against is None:
+            raise UsageError("expected --against with --public, found it without; add the older version")
         if versions and self.what_if is not None:
             raise UsageError(f"expected no --what-if with two versions of a ridge model, found {self.what_if!r}")
