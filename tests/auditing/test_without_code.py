@@ -24,6 +24,7 @@ from exhume.auditing.from_files import read_question
 from exhume.auditing.without_code import read_network
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.chain_of_tensors import order_of
+from exhume.formats.reading import read_contents
 from exhume.requests.audit import AuditRequest
 from exhume.scanning.scan import scan
 from published_files import Layers, save_h5, save_keras, save_skops
@@ -499,3 +500,56 @@ def test_names_without_torch_are_exhumes_own() -> None:
     for name, value in OF_FILES.items():
         own = ACTIVATIONS.find(name).value(torch.from_numpy(POINTS))
         np.testing.assert_allclose(value(POINTS), own.numpy(), atol=1e-12, err_msg=name)
+
+
+def bin_shards(state: dict[str, Tensor], folder: Path) -> Path:
+    names = sorted(state)
+    parts = {f"pytorch_model-{number}.bin": names[number::2] for number in range(2)}
+    for file, own in parts.items():
+        torch.save({name: state[name] for name in own}, folder / file)
+    listed = {name: file for file, own in parts.items() for name in own}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": listed}))
+    return folder
+
+
+def test_shards_of_pytorch_are_one_file(victim: Victim, tmp_path: Path) -> None:
+    (tmp_path / "hub").mkdir()
+    folder = bin_shards(victim.after, tmp_path / "hub")
+    for path in (folder, folder / "pytorch_model.bin.index.json"):
+        network = read_network(path)
+        assert network.order == ("0", "2", "4")
+        assert all(torch.equal(network.file.tensors[name], value) for name, value in victim.after.items())
+    assert set(read_contents(folder / "pytorch_model.bin.index.json").arrays) == set(victim.after)
+    listed = {"0.weight": "pytorch_model-0.bin", "9.weight": "pytorch_model-1.bin"}
+    index = folder / "pytorch_model.bin.index.json"
+    for wrong, words in (
+        (listed, "expected '9.weight' in pytorch_model-1.bin"),
+        ({"a": "../hub/x.bin"}, "which leads elsewhere"),
+        ({"a": "pytorch_model.bin.index.json"}, "another index"),
+        ({}, "expected shards in .* found none"),
+    ):
+        index.write_text(json.dumps({"weight_map": wrong}))
+        with pytest.raises(ExhumeError, match=words):
+            read_network(folder)
+
+
+def test_the_settings_of_a_folder_help_and_nothing_of_them_is_run(victim: Victim, tmp_path: Path) -> None:
+    hub_folder(victim.after, tmp_path)
+    assert "relu is assumed" in read_question(AuditRequest(weights=tmp_path, out=Path("o"))).target.notes[0]
+    (tmp_path / "config.json").write_text('{"hidden_act": "tanh", "model_type": "mlp"}')
+    (tmp_path / "training_args.json").write_text('{"seed": 42, "optim": "adamw_torch", "weight_decay": 0.01}')
+    (tmp_path / "training_args.bin").write_bytes(b"\x80\x04cos\nsystem\n.")
+    notes = read_question(AuditRequest(weights=tmp_path, out=Path("o"))).target.notes
+    assert "tanh between them (as config.json says)" in notes[0]
+    (args,) = [note for note in notes if note.startswith("training_args.json says")]
+    assert "give --initial-seed 42" in args
+    assert "optimiser adamw_torch; weight decay 0.01; give --recipe adam,weight-decay" in args
+    assert any("training_args.bin is a pickle with code, and was not read" in note for note in notes)
+    given = read_question(AuditRequest(weights=tmp_path, activation="relu", out=Path("o"))).target.notes[0]
+    assert "(as you gave it)" in given
+    (tmp_path / "config.json").write_text('{"hidden_act": "gelu_new"}')
+    (tmp_path / "training_args.json").write_text('{"seed": "x", "optim": 3, "weight_decay": true')
+    notes = read_question(AuditRequest(weights=tmp_path, out=Path("o"))).target.notes
+    assert "relu is assumed" in notes[0]
+    assert any("'gelu_new', which is none of exhume's" in note for note in notes)
+    assert any("training_args.json was not used" in note for note in notes)

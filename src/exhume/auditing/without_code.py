@@ -1,7 +1,7 @@
 """A user's network from its file alone: a chain of dense layers, whose names, shapes and order the tensors tell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from exhume.activations import activation as named_activation
+from exhume.auditing.folder_settings import CONFIG, told_activation
 from exhume.auditing.tried_activations import tried_out
 from exhume.auditing.weights_folder import tensors_in, weights_in
 from exhume.errors import ExhumeError
@@ -61,6 +62,8 @@ class ReadNetwork:
     notes: tuple[str, ...]
     scaler: Scaler | None = None
     """What the file does to a record first."""
+    source: str = "the file"
+    """What says the activation."""
 
     def module(self, activation: str) -> Chain:
         tensors = self.file.tensors
@@ -86,7 +89,8 @@ def read_network(path: Path) -> ReadNetwork:
     kind = kind_of(file)
     if kind not in (None, *_TENSORS):
         return _of_chain(chain_of(read_contents(file, kind), file), file)
-    return chain_in(tensors_in(path), in_order=kind == "torch")
+    network, told = chain_in(tensors_in(path), in_order=kind == "torch"), told_activation(path)
+    return network if told is None else replace(network, activation=told, source=CONFIG)
 
 
 def notes_of(
@@ -100,10 +104,10 @@ def notes_of(
     if asked is not None:
         told += " (as you gave it)."
     elif network.activation is not None:
-        told += " (as the file says)."
+        told += f" (as {network.source} says)."
     else:
         told += f". The file does not say the activation: {activation} is assumed; give --activation if it is another."
-    known = asked is None and network.activation is not None
+    known = asked is None and network.activation is not None and network.source != CONFIG
     tried = tried_out(network.order, network.file.tensors, start, activation, truth, known)
     return (told, *network.notes, *tried)
 
