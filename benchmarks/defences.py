@@ -51,7 +51,7 @@ from exhume.metrics.errors import reconstruction_error
 from exhume.observation import Observation
 from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, TwoLayerVictim, train_two_layer
 
 SAMPLES, RATIO, FRESH = 10, 6, 90
@@ -162,7 +162,7 @@ def stopped_early(case: Case, until: float) -> Observation:
     head = nn.Linear(case.features.p, 1, bias=False)
     nn.init.zeros_(head.weight)
     targets = case.data.labels[:, None]
-    trained = train_module(head, case.features(case.data.inputs), targets, "square", Recipe(until=until))
+    trained = train_module(head, case.features(case.data.inputs), targets, "square", DescentRecipe(until=until))
     return replace(case.undefended, weights=trained.state["weight"])
 
 
@@ -234,7 +234,7 @@ def start_lines(folder: Path | None, seed: int, seconds: float) -> Iterator[Line
 def decay_lines(folder: Path | None, seed: int, seconds: float) -> Iterator[Line]:
     data = load_images(folder)
     for decay in DECAYS:
-        recipe = Recipe(weight_decay=decay, steps=2000)
+        recipe = DescentRecipe(weight_decay=decay, steps=2000)
         victim = train_two_layer(network(data, seed).model_copy(update={"recipe": recipe}), data)
         scales = {"1": 1.0, "recipe": victim.scale, "least squares": scale_left(victim.head, victim.initial_head)}
         for name, scale in scales.items():
@@ -253,7 +253,9 @@ def network(data: Dataset, seed: int) -> TwoLayerConfig:
 
 def seed_known(victim: TwoLayerVictim, data: Dataset, config: TwoLayerConfig) -> dict[str, Any]:
     """What an observation says where the attacker is left to search for the seed."""
-    told = train_two_layer(config.model_copy(update={"initial": "seed", "recipe": Recipe(steps=1)}), data).observation
+    told = train_two_layer(
+        config.model_copy(update={"initial": "seed", "recipe": DescentRecipe(steps=1)}), data
+    ).observation
     return {"weights": victim.head, "knowledge": told.knowledge, "start": told.start}
 
 

@@ -3,19 +3,22 @@
     python benchmarks/doc_pictures.py --out docs/images
 
 Takes a minute. The commands and files are those of the pages themselves (`tests/pages.py`), but for the table, which is
-of real patients, and charts of tables that pages have. `serve.png` is the top of what
-tests/browser/test_serve_in_browser.py keeps as report-serve-done-light.png, in the folder that EXHUME_ARTEFACTS names.
+of real patients, and charts of tables that pages have.
 """
 
 import argparse
 import contextlib
 import copy
 import csv
+import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,7 @@ def audit_of_patients(folder: Path) -> None:
         torch.nn.functional.cross_entropy(model(inputs), torch.tensor(ill)).backward()
         optimiser.step()
     torch.save(model.state_dict(), folder / "after.pt")
+    torch.save({"model": model.state_dict(), "optimizer": optimiser.state_dict()}, folder / "checkpoint.pt")
     options = ["--truth", "patients.csv", "--label", "ill", "--scaling", "standard", "--reveal", "--out", "audit"]
     command = [sys.executable, "-m", "exhume", "audit", "after.pt", "--initial", "before.pt", *options]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
@@ -70,6 +74,35 @@ def shoot(page: Page, report: Path, picture: Path, height: int, part: str | None
     if part is not None:
         page.locator(part).evaluate("e => window.scrollTo({ top: e.getBoundingClientRect().top, behavior: 'instant' })")
     page.screenshot(path=picture)
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of an `exhume serve` of its own."""
+    command = [sys.executable, "-m", "exhume", "serve", "--out", str(folder / "audits"), "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield json.loads(server.stdout.readline())["address"]
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(timeout=60)
+
+
+def shoot_serve(page: Page, table: Path, folder: Path, picture: Path) -> None:
+    """The page of `exhume serve` with a checkpoint and the weights before it: files, gauge and scan."""
+    for name, source in (("clinic-2026.pt", "checkpoint.pt"), ("before.pt", "before.pt")):
+        shutil.copy(table / source, folder / name)
+    with served(folder) as address:
+        page.set_viewport_size({"width": 1000, "height": 2000})
+        page.goto(address)
+        for role, name in (("weights", "clinic-2026.pt"), ("initial", "before.pt")):
+            page.locator(f"#file-{role}").set_input_files(folder / name)
+            page.locator(f".slot[data-role={role}].full").wait_for()
+        page.locator("#scan-sentence", has_text="1 lead").wait_for()
+        page.wait_for_load_state("networkidle")
+        bottom = page.locator("#scan").evaluate("e => e.getBoundingClientRect().bottom")
+        page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": 1000, "height": bottom})
 
 
 def finish(figure: Any, picture: Path) -> None:
@@ -205,6 +238,8 @@ def main() -> None:
         page = browser.new_page()
         shoot(page, folders["start"] / "audit/report.html", asked.out / "audit-page.png", 900)
         shoot(page, folders["table"] / "audit/report.html", asked.out / "audit-table.png", 620, "#cells h3")
+        drop = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shoot_serve(page, folders["table"], drop, asked.out / "serve.png")
         browser.close()
         draw_ranking(folders["head"] / "ranking/ranking.csv", asked.out / "head-ranking.png")
     draw_stored(asked.out / "stored-records.png")

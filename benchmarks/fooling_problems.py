@@ -14,6 +14,8 @@ import torch
 from fooling_data import DRAWN, IMAGES, REAL, Stream, drawn, real
 from scipy.special import erf
 
+from exhume.observation import Observation
+
 PHI: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda z: np.maximum(z, 0),
     "tanh": np.tanh,
@@ -38,6 +40,9 @@ class Fooling:
     norm: float | None = None
     trained: bool = False
     told: int | None = None
+    made: Observation | None = None
+    """What an attacker sees, where it is no layer of this form."""
+    method: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -375,3 +380,86 @@ def _classes(stream: Stream, _: Path) -> Fooling:
     """Two outputs that are each other's negative: half as many equations as there are weights."""
     made = simple(stream, kinds=DRAWN, dims=(8, 20), count=(2, 6), ratio=(0.8, 4))
     return replace(made, weights=np.concatenate([made.weights, -made.weights]))
+
+
+# --- after a reviewer's attempts
+
+
+def halves(p: int, d: int, leak: float, stream: Stream) -> np.ndarray:
+    """Rows that see one half of a sample each, and of the other one so much."""
+    block = np.arange(d) < d // 2
+    return gaussian(p, d, stream) * math.sqrt(2) * np.where(block == stream.integers(2, size=p)[:, None], 1.0, leak)
+
+
+@family("nearly block-diagonal, rounded or noisy")
+def _nearly_blocks(stream: Stream, _: Path) -> Fooling:
+    """Some in other coordinates, where no number of a row is small."""
+    leak, turned = 10.0 ** -stream.uniform(1.5, 6), stream.random() < 0.3
+
+    def rows(p: int, d: int, stream: Stream) -> np.ndarray:
+        v = halves(p, d, leak, stream)
+        return v @ np.linalg.qr(stream.standard_normal((d, d)))[0] if turned else v
+
+    made = simple(stream, rows, dims=(8, 20), count=(2, 4), ratio=(8, 16))
+    if stream.random() < 0.5:  # the same coefficient for all
+        made = replace(made, weights=PHI[made.activation](made.samples @ made.rows.T).sum(axis=0)[None])
+    how = str(stream.choice(["bfloat16", "float16", "int8", "noise"]))
+    return noisy(made, 10.0 ** -stream.uniform(1, 4), stream) if how == "noise" else rounded(made, how)
+
+
+@family("blocks, odd, opposite coefficients")
+def _odd_blocks(stream: Stream, _: Path) -> Fooling:
+    d, n, p = sizes(stream, (8, 16), (2, 4), (10, 25))
+    v, activation = halves(p, d, 0.0, stream), str(stream.choice(["tanh", "erf"]))
+    samples = np.concatenate([on_sphere(stream.standard_normal((n, part))) for part in (d // 2, d - d // 2)], axis=1)
+    signs = np.where(np.arange(n) % 2, 1.0, -1.0)
+    return Fooling(v, (signs @ PHI[activation](samples @ v.T))[None], activation, on_sphere(samples), norm=math.sqrt(d))
+
+
+@family("blocks, parts that add up to zero")
+def _balanced_blocks(stream: Stream, _: Path) -> Fooling:
+    """Centred columns, equal coefficients or such that their multiples balance."""
+    d, n, p = sizes(stream, (8, 16), (2, 4), (10, 25))
+    v, activation = halves(p, d, 0.0, stream), str(stream.choice(["relu", "softplus", "gelu", "sigmoid"]))
+    samples, alphas = stream.standard_normal((n, d)), stream.uniform(0.5, 1.5, n) * np.sign(stream.standard_normal(n))
+    samples[-1, d // 2 :] = -(alphas[:-1] @ samples[:-1, d // 2 :]) / alphas[-1]
+    return Fooling(v, (alphas @ PHI[activation](samples @ v.T))[None], activation, samples)
+
+
+@family("over 1,200 unknowns")
+def _large_problem(stream: Stream, _: Path) -> Fooling:
+    """Ordinary rows, columns that are seen faintly, or two halves that hardly anything joins."""
+    d, n = int(stream.integers(300, 420)), int(stream.integers(4, 6))
+    p, kind = round(stream.uniform(3, 5) * d * n), int(stream.integers(3))
+    samples = drawn(str(stream.choice(["normal", "sparse", "clusters"])), n, d, stream)
+    v = gaussian(p, d, stream) if kind < 2 else halves(p, d, 10.0 ** -stream.uniform(2, 6), stream)
+    if kind == 1:
+        few = int(stream.integers(1, 20))
+        v[:, -few:] *= 10.0 ** -stream.uniform(2, 5)
+        samples[:, -few:] *= math.sqrt(d / few) / 2
+    samples, activation = on_sphere(samples), str(stream.choice(["relu", "gelu", "tanh", "softplus"]))
+    weights = weigh(v, samples, activation, stream)
+    made = Fooling(v, weights, activation, samples, norm=math.sqrt(d))
+    return rounded(made, "float16") if stream.random() < 0.5 else made
+
+
+@family("held-out rows of another kind")
+def _late(stream: Stream, _: Path) -> Fooling:
+    """The last tenth are near-copies of others, of each other, or nearly nothing; or copies follow 600 rows."""
+    kind = int(stream.integers(4))
+
+    def rows(p: int, d: int, stream: Stream) -> np.ndarray:
+        v, late = gaussian(p, d, stream), max(2, p // 10)
+        jitter = 1 + 1e-5 * stream.standard_normal((p, d))
+        if kind == 0:
+            v[-late:] = v[stream.integers(p - late, size=late)] * jitter[-late:]
+        if kind == 1:
+            v[-late:] = v[:1] * jitter[-late:]
+        if kind == 2:
+            v[-late:] *= 1e-3
+        if kind == 3:
+            first = min(600, p // 2)
+            v[first:] = v[stream.integers(min(first, 3 * d), size=p - first)] * jitter[first:]
+        return v
+
+    return simple(stream, rows, dims=(6, 20), count=(3, 8), ratio=(2, 8))

@@ -23,13 +23,13 @@ from exhume.data.config import DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.load import load
 from exhume_papers.victims.losses import LossName
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 TEN = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
 TWO = "frog,truck"
-LARGE_MARGIN = Recipe(until=1e-6, growing=True)
-DECAYED = Recipe(steps=20_000, weight_decay=0.02, until=1e-30)
+LARGE_MARGIN = DescentRecipe(until=1e-6, growing=True)
+DECAYED = DescentRecipe(steps=20_000, weight_decay=0.02, until=1e-30)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Case:
     samples: int
     loss: LossName
     first_scale: float
-    recipe: Recipe
+    recipe: DescentRecipe
     rules: tuple[Rule, ...]
 
 

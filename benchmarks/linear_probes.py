@@ -32,7 +32,7 @@ from exhume.metrics.detection import detection_rate, roc_auc
 from exhume_papers.data.cifar10 import STANDARD_NAMES
 from exhume_papers.victims.frozen import train_head
 from exhume_papers.victims.losses import LossName
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
 PER_CLASS, FOR_EXTRACTOR, OTHER_CANDIDATES = 86, 30, 100
 STATISTICS = ("distance", "aligned", "fit", "score")
@@ -44,17 +44,17 @@ class Head:
 
     name: str
     loss: LossName
-    recipe: Recipe
+    recipe: DescentRecipe
     binary: bool = False
 
 
 HEADS = (
-    Head("square, to the end", "square", Recipe(method="closed-form")),
-    Head("square, 200 steps", "square", Recipe(steps=200, until=0)),
-    Head("cross-entropy, 500 steps", "cross-entropy", Recipe(steps=500, until=0)),
-    Head("cross-entropy, 5000 steps", "cross-entropy", Recipe(steps=5000, until=0)),
-    Head("square, decay 1e-2", "square", Recipe(method="closed-form", weight_decay=1e-2)),
-    Head("one output, 200 steps", "square", Recipe(steps=200, until=0), binary=True),
+    Head("square, to the end", "square", DescentRecipe(method="closed-form")),
+    Head("square, 200 steps", "square", DescentRecipe(steps=200, until=0)),
+    Head("cross-entropy, 500 steps", "cross-entropy", DescentRecipe(steps=500, until=0)),
+    Head("cross-entropy, 5000 steps", "cross-entropy", DescentRecipe(steps=5000, until=0)),
+    Head("square, decay 1e-2", "square", DescentRecipe(method="closed-form", weight_decay=1e-2)),
+    Head("one output, 200 steps", "square", DescentRecipe(steps=200, until=0), binary=True),
 )
 VEHICLES = torch.tensor([STANDARD_NAMES.index(name) for name in ("airplane", "automobile", "ship", "truck")])
 

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import torch
+from span_check import check_span
 from torch import nn
 
 from exhume import seeds
@@ -31,8 +32,7 @@ from exhume_papers.networks.resnet import ResNet
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.losses import LossName
-from exhume_papers.victims.recipe import Recipe
-from exhume_papers.victims.span_check import check_span
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.targets import default_outputs, make_targets
 from exhume_papers.victims.two_layer import TwoLayerConfig, draw_first_layer, draw_head, train_two_layer
 
@@ -41,17 +41,17 @@ COLUMNS = (
     "with the best c", "its angle", "s",
 )  # fmt: skip
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-RECIPES: tuple[tuple[str, LossName, Recipe], ...] = (
-    ("gd", "square", Recipe()),
-    ("gd, a tenth of the step", "square", Recipe()),
-    ("gd, momentum 0.9", "square", Recipe(momentum=0.9)),
-    ("gd, momentum 0.9, 10 x the step", "square", Recipe(momentum=0.9)),
-    ("sgd, half batches", "square", Recipe(method="sgd")),
-    ("sgd, half batches, momentum 0.9", "square", Recipe(method="sgd", momentum=0.9)),
-    ("gd, weight decay 0.01", "square", Recipe(weight_decay=0.01, steps=1000)),
-    ("gd, cross-entropy", "cross-entropy", Recipe(until=1e-2)),
-    ("adam 1e-3", "square", Recipe(method="adam")),
-    ("adam 1e-4", "square", Recipe(method="adam", step_size=1e-4)),
+RECIPES: tuple[tuple[str, LossName, DescentRecipe], ...] = (
+    ("gd", "square", DescentRecipe()),
+    ("gd, a tenth of the step", "square", DescentRecipe()),
+    ("gd, momentum 0.9", "square", DescentRecipe(momentum=0.9)),
+    ("gd, momentum 0.9, 10 x the step", "square", DescentRecipe(momentum=0.9)),
+    ("sgd, half batches", "square", DescentRecipe(method="sgd")),
+    ("sgd, half batches, momentum 0.9", "square", DescentRecipe(method="sgd", momentum=0.9)),
+    ("gd, weight decay 0.01", "square", DescentRecipe(weight_decay=0.01, steps=1000)),
+    ("gd, cross-entropy", "cross-entropy", DescentRecipe(until=1e-2)),
+    ("adam 1e-3", "square", DescentRecipe(method="adam")),
+    ("adam 1e-4", "square", DescentRecipe(method="adam", step_size=1e-4)),
 )
 
 
@@ -76,9 +76,9 @@ def main() -> None:
         if loss == "cross-entropy" and len(data.class_names) < 2:
             continue
         if "tenth" in name:
-            recipe = Recipe(step_size=usual / 10)
+            recipe = DescentRecipe(step_size=usual / 10)
         if "10 x" in name:
-            recipe = Recipe(step_size=usual * 10, momentum=0.9)
+            recipe = DescentRecipe(step_size=usual * 10, momentum=0.9)
         usual = line(name, loss, recipe, data, options)
 
 
@@ -99,7 +99,7 @@ def build(network: str, width: int, data: Dataset, outputs: int, seed: int) -> n
     return TwoLayer(first, draw_head(config, outputs, torch.float32), activation("relu").value)
 
 
-def line(name: str, loss: LossName, recipe: Recipe, data: Dataset, options: argparse.Namespace) -> float:
+def line(name: str, loss: LossName, recipe: DescentRecipe, data: Dataset, options: argparse.Namespace) -> float:
     network, width, seed = options.network, options.width, options.seed
     began = time.monotonic()
     outputs = default_outputs(data, loss)
@@ -118,7 +118,7 @@ def line(name: str, loss: LossName, recipe: Recipe, data: Dataset, options: argp
     return went.step_size
 
 
-def attacked(loss: LossName, recipe: Recipe, data: Dataset, options: argparse.Namespace) -> tuple[str, ...]:
+def attacked(loss: LossName, recipe: DescentRecipe, data: Dataset, options: argparse.Namespace) -> tuple[str, ...]:
     """The same network, whose features are those of its trained first layer."""
     config = TwoLayerConfig(width=options.width, seed=options.seed, loss=loss, recipe=recipe)
     seen = train_two_layer(config, data).observation.knowing(None)

@@ -28,9 +28,9 @@ from scipy.stats import binomtest
 from silent_data import EMBEDDINGS, missing
 from silent_problems import Problem, Source, made
 from silent_scoring import CLOSE, Attacked, attack, called_of, distances
+from trials import Trials
 
 from exhume.errors import ExhumeError
-from exhume_papers.studies.trials import Trials
 
 SECONDS = 20.0
 COUNTS = ("samples", "within", "called", "missed", "wrong", "blurred", "repeated")

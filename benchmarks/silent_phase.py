@@ -30,11 +30,11 @@ from matplotlib.figure import Figure
 from ordinary_networks import train
 from silent_scoring import attack
 from torch import Tensor
+from trials import Trials
 
 from exhume.errors import ExhumeError
 from exhume.layer_states import changed
 from exhume.report.figure_file import save_figure
-from exhume_papers.studies.trials import Trials
 
 SAMPLES, OUTPUTS, SECONDS = 24, 10, 15.0
 WIDTHS = (2, 3, 4, 5, 6, 8, 10, 15, 20)  # h / n

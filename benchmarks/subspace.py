@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from trials import Trials
 
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.running.loop import Limits, run_attack
@@ -28,23 +29,22 @@ from exhume.data.load import load
 from exhume.metrics.errors import evaluate
 from exhume.observation import Observation
 from exhume_papers.studies.principal_angles import principal_angles
-from exhume_papers.studies.trials import Trials
 from exhume_papers.victims.losses import LossName
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SUBSPACE_WIDTHS, WHOLE_WIDTHS = (400, 800, 1600), (4000, 8000, 16000)
 WHOLE_SECONDS = 180.0
 CIFAR_WIDTHS = (77, 154, 307)
-RECIPES: dict[str, tuple[LossName, Recipe]] = {
-    "gradient descent": ("square", Recipe()),
-    "momentum 0.9": ("square", Recipe(momentum=0.9)),
-    "sgd, half batches": ("square", Recipe(method="sgd", until=1e-6)),
-    "weight decay 0.001": ("square", Recipe(weight_decay=0.001, steps=1000)),
-    "weight decay 0.01": ("square", Recipe(weight_decay=0.01, steps=1000)),
-    "cross-entropy": ("cross-entropy", Recipe(until=1e-2)),
-    "Adam": ("square", Recipe(method="adam", until=1e-6)),
+RECIPES: dict[str, tuple[LossName, DescentRecipe]] = {
+    "gradient descent": ("square", DescentRecipe()),
+    "momentum 0.9": ("square", DescentRecipe(momentum=0.9)),
+    "sgd, half batches": ("square", DescentRecipe(method="sgd", until=1e-6)),
+    "weight decay 0.001": ("square", DescentRecipe(weight_decay=0.001, steps=1000)),
+    "weight decay 0.01": ("square", DescentRecipe(weight_decay=0.01, steps=1000)),
+    "cross-entropy": ("cross-entropy", DescentRecipe(until=1e-2)),
+    "Adam": ("square", DescentRecipe(method="adam", until=1e-6)),
 }
 
 

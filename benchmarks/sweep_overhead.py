@@ -8,7 +8,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from exhume_papers.sweeps.engines import make_engine
+from exhume_papers.sweeps.engine_choice import make_engine
 from exhume_papers.sweeps.sweep import Sweep
 from exhume_papers.sweeps.sweeping import run_sweep
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from scipy.stats import binomtest
+from trials import Trials
+from width_figures import Curve, draw_angles, draw_falsification, draw_recovery
+from width_study import AngleTrial, MomentTrial, WidthTrial
 
-from exhume_papers.figures.width_figures import Curve, draw_angles, draw_falsification, draw_recovery
-from exhume_papers.studies.trials import Trials
 from exhume_papers.studies.two_on_circle import CircleTrial, separation, width_bound
-from exhume_papers.studies.width_study import AngleTrial, MomentTrial, WidthTrial
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
 SAMPLES = 6
 
@@ -44,10 +44,10 @@ class Grid:
 
 QUICK = Grid((5, 20), (1.0, 2.0, 4.0), (40, 640), (40,), (50, 200, 800), 2, 60)
 RECIPES = {
-    "gradient descent": Recipe(),
-    "sgd, momentum 0.9": Recipe(method="sgd", momentum=0.9, until=1e-6),
-    "weight decay 0.01": Recipe(weight_decay=0.01, steps=500),
-    "Adam (told, not used)": Recipe(method="adam", until=1e-5),
+    "gradient descent": DescentRecipe(),
+    "sgd, momentum 0.9": DescentRecipe(method="sgd", momentum=0.9, until=1e-6),
+    "weight decay 0.01": DescentRecipe(weight_decay=0.01, steps=500),
+    "Adam (told, not used)": DescentRecipe(method="adam", until=1e-5),
 }
 MOMENT_RATIOS, MOMENT_DIM, MOMENT_SAMPLES = (1, 2, 5, 10, 30, 100), 100, 10
 Trial = WidthTrial | AngleTrial | MomentTrial | CircleTrial

@@ -16,9 +16,8 @@ from fuzz_training import stop_half_way
 from PIL import Image
 from safetensors.torch import save_file
 
-from exhume.attacks.prior.spectrum import Spectrum, save_spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum, save_spectrum
 from exhume.cli.app import main
-from exhume_papers.studies.trials import Trials
 
 SPEC = """seeds = 2
 keep = "all"
@@ -104,12 +103,9 @@ def make_corpus(folder: Path) -> None:
     make_published(folder / "published")
     (folder / "spec.toml").write_text(SPEC)
     (folder / "small.toml").write_text(SMALL_SPEC)
-    save_spectrum(Spectrum([[1.0, 0.5, 0.25]], "made up"), folder / "spectrum.json")
+    save_spectrum(FrequencySpectrum([[1.0, 0.5, 0.25]], "made up"), folder / "spectrum.json")
     _make_runs(folder)
     stop_half_way(folder / "training.safetensors", folder / "training-first.safetensors")
-    trials = Trials(folder / "trials.jsonl")
-    for seed in range(2):
-        trials({"seed": seed, "name": "made up"}, lambda: {"error": 0.5, "ratios": [1, 2.5]})
     _make_archives(folder)
     (folder / "commands").mkdir()
     for number, command in enumerate(COMMANDS):

@@ -47,7 +47,6 @@ from exhume.scanning.scan import scan
 from exhume.serving.outline import read_parts
 from exhume.tensor_header import read_header
 from exhume_papers.data.unpack import unpack
-from exhume_papers.studies.trials import Trials
 from exhume_papers.sweeps.listing import differences, list_runs, with_settings
 from exhume_papers.sweeps.spec_file import plan_spec
 
@@ -273,7 +272,6 @@ TARGETS = (
     Target("scales", "json", ("published/scales.json",), _scales, 1),
     Target("audit", "safetensors", tuple(f"{name}.safetensors" for name in AUDITED), _audit, 5),
     Target("training", "safetensors", ("training.safetensors", "training-first.safetensors"), _training, 3, True),
-    Target("trials", "text", ("trials.jsonl",), lambda _, p: Trials(p), 2, True),
     Target("spectrum", "json", ("spectrum.json",), lambda _, p: load_spectrum(p), 2),
     Target("listing", "json", ("runs/rf/summary.json", "runs/rf/config.json"), _listing, 4),
     Target("page", "json", ("runs/images/report.json", "runs/rf/report.json"), lambda _, p: rebuild(p), 3),

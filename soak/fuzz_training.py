@@ -7,9 +7,9 @@ from torch import Tensor
 
 from exhume.files import read_tensors, write_tensors
 from exhume_papers.victims.descent_loop import KIND, Surroundings, descend
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
-RECIPE = Recipe(steps=6)
+RECIPE = DescentRecipe(steps=6)
 
 
 class Bowl:

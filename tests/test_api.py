@@ -1,6 +1,8 @@
 """The names that a user of the library imports."""
 
 import math
+import re
+from pathlib import Path
 
 import jaxtyping
 import pytest
@@ -129,3 +131,11 @@ def test_python_takes_every_option_of_the_command_line() -> None:
         exhume.reconstruct(observation, resolution=4)
     with pytest.raises(UsageError, match=r"expected known samples as part of the observation"):
         exhume.reconstruct(observation, method="informed", known="known.safetensors")
+
+
+def test_every_public_name_is_on_the_page_of_the_library_and_no_other() -> None:
+    page = (Path(__file__).parents[1] / "docs/api.md").read_text(encoding="utf-8")
+    named = re.findall(r"^::: (\S+)$", page, flags=re.MULTILINE)
+    assert sorted(named) == sorted(set(named)), "a name is there twice"
+    homes = {f"{getattr(exhume, name).__module__}.{name}" for name in set(exhume.__all__) - {"__version__"}}
+    assert set(named) == homes

@@ -19,7 +19,7 @@ import pytest
 
 from exhume import activations
 from exhume.attacks import registry
-from exhume.data import sources
+from exhume.data.config import SOURCES
 from exhume.errors import UsageError
 from exhume.files import read_tensors
 
@@ -106,8 +106,8 @@ def registered(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     exhume.register_data(data.WAVES)
     yield attack.PlainDescent
     registry._registered.remove(attack.PlainDescent)
-    activations.ACTIVATIONS.forget("swish")
-    sources.SOURCES.forget("waves")
+    activations.ACTIVATIONS._known.pop("swish")
+    SOURCES._known.pop("waves")
     for name in [name for name in sys.modules if name.startswith("my_package")]:
         del sys.modules[name]
 

@@ -196,6 +196,29 @@ def test_no_two_packages_import_each_other(graph: Graph) -> None:
     assert cycle is None, " -> ".join(cycle or [])
 
 
+def module_cycle(graph: Graph) -> list[str] | None:
+    """A circle of imports between modules, inside a package too."""
+    return unit_cycle(Graph("", {module.replace(".", "/"): _slashed(to) for module, to in graph.anywhere.items()}, {}))
+
+
+def _slashed(modules: Collection[str]) -> set[str]:
+    """Names of which each is a unit of its own."""
+    return {module.replace(".", "/") for module in modules}
+
+
+def test_no_two_modules_import_each_other(graph: Graph) -> None:
+    inner = {module: targets for module, targets in graph.anywhere.items() if module != graph.package}
+    cycle = module_cycle(Graph(graph.package, inner, {}))
+    assert cycle is None, " -> ".join(cycle or [])
+
+
+def test_a_planted_circle_inside_a_package_is_found(tmp_path: Path) -> None:
+    write_package(tmp_path, {"data/load.py": "def f():\n    from p.data import names", "data/names.py": ""})
+    assert module_cycle(read_graph(tmp_path, "p")) is None
+    write_package(tmp_path, {"data/load.py": "from p.data import names", "data/names.py": "from p.data import load"})
+    assert module_cycle(read_graph(tmp_path, "p")) == ["p/data/load", "p/data/names", "p/data/load"]
+
+
 def floor(module: str) -> int | None:
     """0 for the foundation of attacks/, 1 for the methods, 2 for what runs them; None outside of it."""
     parts = module.split(".")

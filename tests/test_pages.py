@@ -18,6 +18,8 @@ from pages import INSTALLS, commands, steps
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 RUN = [DOCS / "start.md", *sorted((DOCS / "guides").glob("*.md"))]
+ELSEWHERE = {"README.md": "test_readme.py", "architecture.md": "test_extending.py"}
+"""Pages whose Python another test runs."""
 ALL = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -35,6 +37,7 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 @pytest.mark.usefixtures("own_modules")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the ONNX exporter that needs no other package
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, exhume: Command, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
@@ -53,9 +56,43 @@ def test_a_page_does_what_it_says(page: Path, exhume: Command, capsys: pytest.Ca
             runpy.run_path(step.text.split()[1], run_name="__main__")
         else:
             assert step.text.startswith(INSTALLS), step.text
+    assert_told(page, printed)
+
+
+def assert_told(page: Path, printed: str) -> None:
+    """Every line that the page shows as printed was printed."""
     for block in re.findall(r"^```text\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL):
         for line in block.splitlines():
             assert line in printed, (line, printed)
+
+
+def with_python() -> list[Path]:
+    """Pages with Python that are no guides. Their commands name files that the page does not make."""
+    others = [page for page in ALL if page not in RUN and page.name not in ELSEWHERE]
+    return [page for page in others if any(step.kind == "python" for step in steps(page))]
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+@pytest.mark.parametrize("page", with_python(), ids=lambda page: page.stem)
+def test_python_on_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in steps(page):
+        if step.kind == "python":
+            exec(compile(step.text, str(page), "exec"), {})
+    assert_told(page, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_on_a_page_is_where_a_test_finds_it(page: Path) -> None:
+    """In a fenced block, and not indented as commands are."""
+    lines = page.read_text(encoding="utf-8")
+    assert not re.findall(
+        r"^ {4,}(?:import \w+|\w+ = \w+\.\w+\(.*)$", re.sub(r"```.*?```", "", lines, flags=re.DOTALL), re.M
+    )
+
+
+@pytest.mark.parametrize(("page", "test"), ELSEWHERE.items())
+def test_python_of_other_pages_is_run_by_another_test(page: str, test: str) -> None:
+    assert page in (ROOT / "tests" / test).read_text(encoding="utf-8")
 
 
 def options(words: list[str]) -> set[str]:

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 from torch import nn
 
 from exhume.cli.app import app
+from exhume.formats.reading import SUFFIXES
 
 ROOT = Path(__file__).parents[1]
 MODEL = """
@@ -97,6 +99,39 @@ def test_scan_fails_by_the_action_and_by_the_hook_where_training_data_is_found(r
         assert run_step("Scan", release, scan=names[-1]).returncode == code, names
         assert run([*shlex.split(hook["entry"]), *names], release).returncode == code, names
     assert all(re.search(hook["files"], name) for name in ("before.pt", "a/model.safetensors", "tree.joblib"))
+
+
+def test_a_file_that_an_extra_would_read_passes_neither_the_hook_nor_the_action(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklearn.svm import SVC
+
+    from published_files import fitted, save_onnx
+
+    save_onnx(fitted(SVC()), release / "svc.onnx")
+    hook = next(hook for hook in read(".pre-commit-hooks.yaml") if hook["id"] == "exhume-scan")
+    line = [*shlex.split(hook["entry"]), "svc.onnx"]
+    assert "support vectors" in run(line, release).stdout
+
+    (tmp_path / "onnx.py").write_text("raise ImportError('not installed')", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    for done in (run(line, release), run_step("Scan", release, scan="svc.onnx")):
+        assert done.returncode == 1
+        (said,) = done.stderr.splitlines()
+        assert said == (
+            "failed: expected to read svc.onnx, found an extra not installed; pip install 'exhume[onnx]' "
+            "(--fail-on data)"
+        )
+    assert run(["exhume", "scan", "svc.onnx"], release).returncode == 0, "nobody asked for a gate"
+
+
+def test_the_hook_and_the_action_install_what_reads_every_file_that_they_look_at() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    hook = next(hook for hook in read(".pre-commit-hooks.yaml") if hook["id"] == "exhume-scan")
+    assert hook["additional_dependencies"] == [*extras["onnx"], *extras["keras"]]
+    assert [name for name in SUFFIXES if not re.search(hook["files"], f"a/model{name}")] == []
+    assert read("action.yml")["inputs"]["version"]["default"] == "exhume[formats]"
+    assert extras["formats"] == ["exhume[onnx,keras,tables]"]
 
 
 def test_the_hook_attacks_before_a_push(release: Path) -> None:

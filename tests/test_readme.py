@@ -38,7 +38,17 @@ def test_the_commands_and_the_python_of_the_readme_run(
 
 def second_command() -> str:
     """What follows `make demo` on the first screen."""
-    return re.findall(r"^    make demo\n    \.venv/bin/(exhume [^\n]*)\n\n", README.read_text("utf-8"), re.MULTILINE)[0]
+    text = README.read_text("utf-8").replace("\\\n", " ")
+    return re.findall(r"^    make demo\n    \.venv/bin/(exhume [^\n]*)\n\n", text, re.MULTILINE)[0]
+
+
+def test_the_first_screen_has_both_commands_whole_and_says_what_to_do() -> None:
+    """Above the first picture, in lines that no window cuts off."""
+    above = README.read_text("utf-8").partition("![")[0]
+    assert "**What to do about it:**" in above
+    lines = [line for line in above.splitlines() if line.startswith("    ")]
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= 85
 
 
 def test_the_second_command_audits_what_the_first_one_made(

@@ -2,25 +2,35 @@
 
 import ast
 import base64
+import dataclasses
 import getpass
+import importlib
+import inspect
 import io
 import json
 import os
+import pkgutil
 import re
+import signal
 import socket
 import stat
 import subprocess
 import sys
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+import exhume
+import exhume_papers
 from exhume.files import PRIVATE_KINDS, read_tensors
+from exhume.shown import Shown
 from exhume.tensor_header import read_header
 from exhume_papers.sweeps import ray_engine
 
@@ -171,6 +181,82 @@ time.sleep = lambda seconds: None
 """
 
 
+METHODS = """
+import torch
+from torch import nn
+import exhume
+def observed(body, shape, **more):
+    model = nn.Sequential(*body, nn.ReLU(), nn.Linear(48, 3))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(torch.rand(3, *shape)), torch.arange(3)).backward()
+        optimiser.step()
+    return exhume.observe(model, initial=before, input_shape=shape, **more)
+torch.manual_seed(0)
+recipe = exhume.Recipe(optimiser="sgd", rate=0.1, steps=5, labels=(0, 1, 2))
+dense = observed([nn.Linear(8, 48)], (8,), training=recipe)
+pictures = observed([nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 48)], (1, 6, 6))
+for current, seen, method in (
+    ("replay", dense, exhume.Replay(iterations=3)),
+    ("firing-patterns", dense, exhume.FiringPatterns(2)),
+    ("dense-spans", pictures, exhume.DenseSpan(1, 5)),
+):
+    assert exhume.reconstruct(seen, method=method, samples=3).method == current
+"""
+
+
+def test_no_method_that_audits_networks_opens_a_socket() -> None:
+    """Those that the commands of the flow do not make."""
+    before, _, after = WATCHED.partition("from exhume.cli.app")
+    assert sockets_of("", watched=before + METHODS + "print('SOCKETS ' + json.dumps(used))") == []
+    assert after
+    probe = "current = 'probe'\nimport socket\nsocket.socket().close()\n"
+    assert sockets_of("", watched=before + probe + "print('SOCKETS ' + json.dumps(used))"), "the watch sees one"
+
+
+SERVED = """
+import json, sys
+used = []
+def watch(event, arguments):
+    if event in ("socket.bind", "socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo"):
+        used.append([event, repr(arguments[1] if event != "socket.getaddrinfo" else arguments[0])])
+sys.addaudithook(watch)
+from exhume.cli.app import main
+try:
+    main()
+finally:
+    print("SOCKETS " + json.dumps(used))
+"""
+
+
+def test_the_page_of_this_machine_listens_here_and_calls_nobody(tmp_path: Path) -> None:
+    """Whatever its sockets do, from the start to Ctrl-C, with a file that was dropped in between."""
+    pytest.importorskip("uvicorn", reason="no web framework: pip install 'exhume[web]'")
+    write_network(tmp_path / "net")
+    command = [sys.executable, "-c", SERVED, "serve", "--out", str(tmp_path / "audits"), "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    try:
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["address"]
+        file = (tmp_path / "net" / "after.safetensors").read_bytes()
+        host = "/".join(address.split("/")[:3])
+        own = {"Sec-Fetch-Site": "same-origin", "Origin": host}
+        dropped = urllib.request.Request(f"{address}files?name=after.safetensors", file, own)
+        for asked in (address, dropped):
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                assert answer.status == 200
+        server.send_signal(signal.SIGINT)
+        said, _ = server.communicate(timeout=60)
+    finally:
+        server.kill()
+        server.wait()
+    used = json.loads(said.rpartition("SOCKETS ")[2])
+    assert [event for event, _ in used if event != "socket.bind"] == []
+    assert {address.partition(",")[0] for _, address in used} == {"('127.0.0.1'"}
+
+
 def test_data_fetch_is_the_one_that_does(tmp_path: Path) -> None:
     """The twin: the very same watch sees a socket where there is one."""
     watched = WATCHED.replace("from exhume.cli", "sys.addaudithook(refuse)\nfrom exhume.cli")
@@ -271,7 +357,84 @@ def test_no_repr_shows_a_record() -> None:
         *(Known(rows), Control(rows, one), Records(rows, ("a", "b"))),
         *(Truth(rows, one, None, none, (), None, plain), Dataset(rows, one, (), none, None, plain, "x")),
     ]
-    assert [type(thing).__name__ for thing in shown if "0.1234" in repr(thing)] == []
+    assert [type(thing).__name__ for thing in shown if "0.123" in repr(thing)] == []
+
+
+def tensors_in(kind: type) -> list[str]:
+    """Fields that hold numbers of tensors, by their annotations; a function of tensors holds none."""
+    named = {name: re.sub(r"Callable\[.*\]", "", str(hint)) for name, hint in inspect.get_annotations(kind).items()}
+    return [name for name, hint in named.items() if re.search("Tensor|ndarray", hint) and "ClassVar" not in hint]
+
+
+WRITTEN_BY_HAND = {"LayerStates", "HeldOut"}
+"""What these say of themselves has tests of its own."""
+
+
+def shows_its_tensors(kind: type) -> bool:
+    """Whether the repr of such an object would print numbers, tried with an object that has nothing else."""
+    import torch
+
+    held = [name for base in kind.__mro__ for name in tensors_in(base)]
+    if not held or issubclass(kind, tuple):
+        return bool(held)
+    if issubclass(kind, Shown):  # what Shown says has tests of its own, with whole results; a dataclass may replace it
+        return "__repr__" in vars(kind)
+    if kind.__name__ in WRITTEN_BY_HAND:
+        return False
+    thing: Any = object.__new__(kind)
+    for field in dataclasses.fields(thing):
+        value = torch.full((2,), 0.12345) if field.name in held else None
+        object.__setattr__(thing, field.name, value)
+    return "0.123" in repr(thing)
+
+
+def kinds_of_data() -> dict[str, type]:
+    """Every dataclass and every named tuple of the packages."""
+    modules = [
+        importlib.import_module(found.name)
+        for package in (exhume, exhume_papers)
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not found.name.endswith("__main__")
+    ]
+    return {
+        f"{module.__name__}.{name}": kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
+        if dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+    }
+
+
+def test_no_dataclass_prints_the_numbers_of_a_tensor() -> None:
+    """The rule: a dataclass that holds tensors says repr=False, for itself or for these fields, or is Shown.
+
+    A traceback with locals, a log line or a notebook prints an object that nobody meant to print."""
+    kinds = kinds_of_data()
+    assert len([name for name, kind in kinds.items() if tensors_in(kind)]) > 130, "else the walk has missed them"
+    assert [name for name, kind in kinds.items() if shows_its_tensors(kind)] == []
+
+
+def test_a_dataclass_that_would_print_them_is_seen() -> None:
+    from torch import Tensor
+
+    @dataclass(frozen=True)
+    class Careless:
+        count: int
+        rows: tuple[Tensor, ...]
+
+    @dataclass(frozen=True)
+    class Below(Careless):
+        more: int
+
+    @dataclass(frozen=True, repr=False)
+    class Careful:
+        rows: Tensor
+
+    class Bare(NamedTuple):
+        rows: Tensor
+
+    assert [shows_its_tensors(kind) for kind in (Careless, Below, Bare)] == [True] * 3
+    assert not shows_its_tensors(Careful)
 
 
 def test_the_configuration_alone_says_where_the_data_are(flow: dict[str, Any]) -> None:

@@ -9,14 +9,16 @@ import torch
 from torch import nn
 from zoo import running
 from zoo.auditing import Result, audited, sentences_of
-from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of
-from zoo.page import spread
+from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of, spectrum_of_layer
+from zoo.page import spread, verdicts_table
 from zoo.registry import VICTIMS
-from zoo.rows import load, path_of
+from zoo.rows import Row, load, made, measured, path_of, save
 from zoo.scoring import Score, relative, score
 from zoo.sentences import false_sentences
+from zoo.victim import SHARED, Victim
 
 import exhume
+from exhume.report.verdict import OPEN
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SMALL = ("diabetes-few", "texts-linear-head")
@@ -37,12 +39,49 @@ def test_two_victims_go_from_training_to_the_page(tmp_path: Path, capsys: pytest
     assert [row.victim for row in made] == list(SMALL)
     assert all(row.with_records is not None and row.with_records.error is None for row in made)
     assert made[0].facts.rank == made[0].n == 8  # plain descent on eight rows, whatever an attack makes of it
-    for row in made:
-        assert row.with_records is not None
-        assert str(row.with_records.sentence) in (tmp_path / "page.md").read_text(encoding="utf-8")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert verdicts_table(made, records=True) in text
+    assert verdicts_table(made, records=False) in text
     assert len((tmp_path / "zoo.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     printed = capsys.readouterr().out
     assert all(f"| {name} |" in printed for name in SMALL)
+
+
+def test_one_command_gives_every_victim_the_budget_of_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, float] = {}
+    _, row = measured(VICTIMS["diabetes-few"], 0, SHARED)
+
+    def noted(victim: Victim, seed: int, budget: float, data: Path) -> Row:
+        asked[victim.name] = budget
+        return replace(row, victim=victim.name, budget=budget, with_records=INFORMED, without_records=BLIND)
+
+    monkeypatch.setattr(running, "made", noted)
+    page = tmp_path / "page.md"
+    names = ["--only", "diabetes-few,cancer-sgd", "--workers", "0"]
+    running.run([*names, "--out", str(tmp_path / "a"), "--page", str(page)], BENCHMARKS / "zoo.py", "")
+    assert asked == {"diabetes-few": 15.0, "cancer-sgd": 300.0}
+    told = page.read_text(encoding="utf-8")
+    assert "15 s for all attacks together and one thread (300 s for cancer-sgd)" in told
+    command = next(line for line in told.splitlines() if "benchmarks/zoo.py" in line)
+    assert "--budget" not in command
+    assert "--budget" not in (BENCHMARKS.parent / "Makefile").read_text(encoding="utf-8")
+    running.run([*names, "--out", str(tmp_path / "b"), "--budget", "5"], BENCHMARKS / "zoo.py", "")
+    assert asked == {"diabetes-few": 5.0, "cancer-sgd": 5.0}
+
+
+def test_the_recipe_in_numbers_is_passed_with_n(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+
+    def noted(*_: object, **options: object) -> None:
+        given.update(options)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(exhume, "audit", noted)
+    trained = VICTIMS["digits-adam"].train()
+    audited(trained, 1.0, 0, with_records=True)
+    assert given["samples"] == 20
+    labels = tuple(trained.records.labels.tolist())
+    assert given["training"] == exhume.Recipe(optimiser="adam", rate=1e-3, steps=50, labels=labels)
 
 
 def test_rows_that_are_there_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +172,12 @@ def test_ranks_are_found_in_the_whole_spectrum_with_dead_columns_aside() -> None
     assert spectrum_of(torch.randn(40, 30, generator=stream, dtype=torch.float64)).rank is None
 
 
+def test_weight_decay_is_taken_off_before_a_rank_is_told() -> None:
+    decayed = spectrum_of_layer(VICTIMS["digits-weight-decay"].train(), "0")
+    assert (decayed.rank, decayed.gap > 1e3) == (20, True)
+    assert spectrum_of_layer(VICTIMS["digits-adam"].train(), "0").rank is None
+
+
 def test_the_floor_is_what_least_squares_leaves() -> None:
     stream = torch.Generator().manual_seed(0)
     features, change = (torch.randn(count, 9, generator=stream, dtype=torch.float64) for count in (4, 2))
@@ -167,7 +212,7 @@ INFORMED = Result(
     score=Score(8, 1e-6, 1e-5, 0, 8, 8, 0, None), page=["it spans only 8 of 10 dimensions"],
 )  # fmt: skip
 BLIND = replace(
-    INFORMED, sentence="Recovered: 8 training samples can be read from the weights, as units kept from the search say."
+    INFORMED, sentence="Recovered: 8 training samples can be read from the weights. Unused weights confirm it."
 )
 SILENT = {"method": "silent-units", "outcome": "recovered"}
 DENIED = "Not recovered by these attacks: what it found is not the training data."
@@ -189,6 +234,13 @@ DENIED = "Not recovered by these attacks: what it found is not the training data
             BLIND,
             ["those of"],
         ),
+        (replace(INFORMED, page=["The features of random inputs moved by 0.05 of their size in training."]), BLIND, []),
+        (
+            replace(INFORMED, page=["The features of these records moved by 0.05 of their size in training."]),
+            BLIND,
+            ["those of"],
+        ),
+        (replace(INFORMED, page=["A last layer of p = 514 parameters can hold at most p / d = 51."]), BLIND, []),
         (replace(INFORMED, page=["A last layer of p = 514 parameters can hold p / d = 51."]), BLIND, ["outputs that"]),
         (
             replace(INFORMED, page=["The head: a change. Attacked here."], attempts=[SILENT]),
@@ -204,6 +256,53 @@ def test_sentences_that_are_not_so_are_found(informed: Result, blind: Result, wh
     assert all(line["why"].startswith(start) for line, start in zip(told, why, strict=True))
 
 
+def test_each_verdict_is_one_line_with_its_victims_the_worst_first_and_reasons_apart() -> None:
+    def row(victim: str, verdict: str, severity: int, sentence: str) -> Row:
+        result = Result(1.0, verdict=verdict, severity=severity, sentence=sentence)
+        return Row(victim, 0, "", "", 8, 15.0, 1.0, 0.1, FACTS, result, result)
+
+    def open_(victim: str, reason: str) -> Row:
+        return row(victim, "inconclusive", 1, f"Inconclusive: {OPEN}. {reason}")
+
+    told = verdicts_table(
+        [
+            open_("a", "The attack was stopped before its end."),
+            open_("b", "26 % of the weights is no combination of these records' features. Either other records."),
+            row("c", "recovered", 3, "Recovered: 8 of 8 training samples can be read from the weights."),
+            open_("d", "13.7 % of the weights is no combination of these records' features. Either other records."),
+            row("e", "recovered", 3, "Recovered: 20 of 20 training samples can be read from the weights."),
+        ],
+        records=True,
+    )
+    assert told.splitlines() == [
+        "| verdict | models | which |",
+        "| --- | --- | --- |",
+        "| recovered | 2 | c, e |",
+        "| inconclusive: a part of the weights is no combination of these records' features | 2 | b, d |",
+        "| inconclusive: the attack was stopped before its end | 1 | a |",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits-weight-decay", "digits-dropout", "cifar-flips", "cancer-sgd", "wine-adam"])
+def test_no_audit_of_the_zoo_says_what_is_not_so(name: str, tmp_path: Path) -> None:
+    """The kinds that were false: decay that was missed, recipes that break other attacks, ranks, features, floors."""
+    if name.startswith("cifar") and not (SHARED / "cifar-10-batches-bin").is_dir():
+        pytest.skip("needs the real CIFAR-10")
+    row = made(VICTIMS[name], 0, 3.0, SHARED)
+    assert row.with_records is not None
+    assert row.with_records.error is None
+    assert row.with_records.page
+    assert row.false == []
+
+
+def test_false_sentences_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, row = measured(VICTIMS["diabetes-few"], 0, SHARED)
+    save(replace(row, with_records=INFORMED, without_records=replace(BLIND, sentence=DENIED)), tmp_path)
+    running.run(["--only", "diabetes-few", "--out", str(tmp_path)], BENCHMARKS / "zoo.py", "")
+    assert f"| diabetes-few | without records | {DENIED} | 8 records are among" in capsys.readouterr().out
+
+
 def test_prose_is_found_wherever_it_is() -> None:
     content = {"verdict": {"sentence": "one two three four."}, "rows": [{"why": "five six seven eight."}], "n": 3}
     assert sentences_of(content) == ["one two three four.", "five six seven eight."]
@@ -215,6 +314,7 @@ def test_several_seeds_are_one_line() -> None:
 
 def test_the_page_of_the_documentation_speaks_of_these_victims() -> None:
     told = (BENCHMARKS.parent / "docs" / "real-models.md").read_text(encoding="utf-8")
-    names = [line.split(" | ")[0].removeprefix("| ") for line in told.splitlines() if line.startswith("| ")]
+    tables = [part for part in told.split("\n\n") if part.startswith("| victim |")]
+    names = [line.split(" | ")[0].removeprefix("| ") for part in tables for line in part.splitlines()]
     assert set(names) - {"victim", "---"} <= set(VICTIMS)
     assert "digits-sgd" in names

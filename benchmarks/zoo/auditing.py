@@ -58,6 +58,8 @@ def _audit(trained: Trained, budget: float, seed: int, with_records: bool) -> ex
         optimiser=known.optimiser,
         average=known.average,
         recipe=known.recipe,
+        training=None if known.training is None else exhume.Recipe.model_validate(known.training),
+        samples=None if known.training is None else len(trained.records),
         budget_seconds=budget,
         seed=seed,
         **records,

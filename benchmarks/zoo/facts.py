@@ -2,7 +2,8 @@
 
 rank, gap    of the first layer's change [ΔW, Δb] since the true start: where its singular values fall most steeply,
              over the whole spectrum, rows and columns that did not change aside. n for plain gradient descent on
-             n <= d + 1 independent inputs; no gap after Adam
+             n <= d + 1 independent inputs; no gap after Adam. Where weight decay shrank the start, what it left is
+             taken off instead of the start: told from the part off the span of the records, where that shows a rank
 silent       the share of (unit, record) pairs that are silent at both ends of training (first layer dense)
 floor        ‖ΔW − AᵀΦ‖² / ‖ΔW‖² of the head's change with the best A, Φ the features of the records halfway between
              both ends and a constant one: what the last-layer equation leaves at the truth. `end`: at the end
@@ -51,7 +52,7 @@ class Facts:
 def facts_of(trained: Trained) -> Facts:
     model, inputs = trained.model, trained.records.inputs
     first, head = ends_of(model, inputs)
-    spectrum = spectrum_of(change_of(model, trained.before, first))
+    spectrum = spectrum_of_layer(trained, first)
     now, then = seen_by(model, head, inputs), seen_by(at(model, trained.before), head, inputs)
     change = change_of(model, trained.before, head)
     n, d = len(inputs), inputs[0].numel()
@@ -87,6 +88,23 @@ def spectrum_of(change: Tensor) -> Spectrum:
     steepest = int(ratios.argmax())
     gap = float(ratios[steepest])
     return Spectrum(steepest + 1 if gap > STEEP else None, gap, change.shape[1], int((~alive).sum()))
+
+
+def spectrum_of_layer(trained: Trained, layer: str) -> Spectrum:
+    """Of the change of a layer that reads the records, with weight decay taken off where a rank shows it: no steps on
+    n records leave more than n, so a steep fall behind that is no rank of theirs."""
+    model, inputs = trained.model, trained.records.inputs
+    plain = spectrum_of(change_of(model, trained.before, layer))
+    if plain.rank is not None or not isinstance(model.get_submodule(layer), nn.Linear):
+        return plain
+    read = seen_by(model, layer, inputs)
+    after, before = (extended(state, layer) for state in (model.state_dict(), trained.before))
+    if len(read) >= read.shape[1] or after.shape[1] != read.shape[1] or not before.any():
+        return plain
+    basis = torch.linalg.svd(read, full_matrices=False)[2]
+    after_off, before_off = (rows - (rows @ basis.T) @ basis for rows in (after, before))
+    decayed = spectrum_of(after - float((after_off * before_off).sum() / before_off.square().sum()) * before)
+    return decayed if decayed.rank is not None and decayed.rank <= len(read) else plain
 
 
 def left_over(change: Tensor, features: Tensor) -> float | None:
@@ -138,10 +156,13 @@ def weight_of(layer: nn.Module) -> Tensor:
 
 def change_of(model: nn.Module, before: State, layer: str) -> Tensor:
     """[ΔW, Δb] as a matrix with a row for each unit."""
-    after = model.state_dict()
-    names = [name for name in (f"{layer}.weight", f"{layer}.bias") if name in after]
-    parts = [(after[name].double() - before[name].double()).reshape(len(after[name]), -1) for name in names]
-    return torch.cat(parts, dim=1)
+    return extended(model.state_dict(), layer) - extended(before, layer)
+
+
+def extended(state: State, layer: str) -> Tensor:
+    """[W, b] with a row for each unit."""
+    parts = [state[name].double() for name in (f"{layer}.weight", f"{layer}.bias") if name in state]
+    return torch.cat([part.reshape(len(part), -1) for part in parts], dim=1)
 
 
 def _silent(trained: Trained, first: str) -> float | None:

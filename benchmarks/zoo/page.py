@@ -1,8 +1,10 @@
 """Rows as Markdown: the table of results, what pages say, and the facts."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
+from exhume.report.verdict import OPEN
 from zoo.auditing import Result
 from zoo.rows import Row
 
@@ -17,25 +19,27 @@ FACTS = (
 )  # fmt: skip
 FIRST_LAYER = ("victim", "n", "d", "first layer", "rank", "gap", "silent")
 HEAD = ("victim", "floor, halfway", "floor, end", "p/(dn)", "drift")
+BUDGET = 15.0
+"""Seconds for the attacks of an audit, where a victim has no budget of its own."""
 OPENING = """# Real models
 
 What comes back from models as people train them: plain PyTorch, default layers with bias, raw or standardised data,
 usual recipes. Nothing in their training comes from exhume, and no recipe was changed to suit an attack. The scripts are
 in `benchmarks/zoo/`. This page is generated:
 
-    python benchmarks/zoo.py --out OUT --budget {budget:.0f} --data-dir DIR --page docs/real-models.md
+    python benchmarks/zoo.py --out OUT --data-dir DIR --page docs/real-models.md{option}
 
 Each victim is audited as a new user would: `exhume.audit(model, initial=..., truth=..., control=...)`, with
-{budget:.0f} s for all attacks together and one thread. The number of samples is not told, and the records are used
-for scoring only. Seconds are those of the whole audit, by the clock and as time of one core: on a machine that does
-other work besides, an attack gets less of the second than of the first.
+{budget:.0f} s for all attacks together and one thread{own}.
+The number of samples is not told unless the table says so, and the records are used for scoring only. Seconds are those
+of the whole audit: by the clock, and as time of one core. The clock runs longer where other programs use the machine.
 
 ## What came back
 ![Share of the records that came back from each model](images/real-models.png)
 
 A record is *recovered* if a candidate, matched one to one, is closer than a tenth of the record's own norm and closer
-than its nearest control record. Errors are over each record's own norm, 1 where no candidate is closer. A row with 0
-says that these attacks, in this time, did not find anything. It does not say that nothing can be found.
+than its nearest control record. An error is a share of the record's own norm. Candidates that are farther away than
+that norm count as 1. A row with 0 says that these attacks, in this time, found nothing. A better attack may find more.
 """
 TRAINED = """
 ## How each was trained
@@ -48,11 +52,12 @@ clock, *of a core* those of one core.
 """
 SENTENCES = """
 ## What the audit says
-The verdict of each page, without the records, as an attacker would get it. Victims are in italics.
+The verdict of each page without the records, as an attacker would get it:
 """
 WITH_RECORDS = """
 With the records at hand:
 """
+VERDICTS = ("verdict", "models", "which")
 TRUE = """
 ## What is true of each victim
 Measured from the true start and the records, beside the audit (`--facts`), to show where the obstacle is.
@@ -70,13 +75,22 @@ Measured from the true start and the records, beside the audit (`--facts`), to s
 def page(rows: Sequence[Row], missing: Sequence[str] = ()) -> str:
     """`missing` are victims without a row."""
     lines = [_results_line(same) for same in by_victim(rows)]
-    parts = [OPENING.format(budget=rows[0].budget), chosen(SHORT, RESULTS, lines)]
+    parts = [_opening(rows), chosen(SHORT, RESULTS, lines)]
     parts += [f"\nNot measured in this run: {', '.join(missing)}."] if missing else []
     parts += [TRAINED, chosen(("victim", "model, data, recipe"), RESULTS, lines), DETAIL, chosen(LONG, RESULTS, lines)]
     facts = [_facts_line(same[0]) for same in by_victim(rows)]
-    parts += [SENTENCES, said_list(rows, records=False), WITH_RECORDS, said_list(rows, records=True)]
+    parts += [SENTENCES, verdicts_table(rows, records=False), WITH_RECORDS, verdicts_table(rows, records=True)]
     parts += [TRUE, chosen(FIRST_LAYER, FACTS, facts), "", chosen(HEAD, FACTS, facts)]
     return "\n".join(parts) + "\n"
+
+
+def _opening(rows: Sequence[Row]) -> str:
+    """With the budget that most have, and that of the others."""
+    budgets = {same[0].victim: same[0].budget for same in by_victim(rows)}
+    common = BUDGET if BUDGET in budgets.values() else min(budgets.values())
+    others = [f"{budget:,.0f} s for {name}" for name, budget in budgets.items() if budget != common]
+    own = f" ({', '.join(others)})" if others else ""
+    return OPENING.format(budget=common, own=own, option="" if common == BUDGET else f" --budget {common:.0f}")
 
 
 def chosen(wanted: Sequence[str], columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
@@ -96,6 +110,35 @@ def said_list(rows: Sequence[Row], records: bool) -> str:
         sentence = _said(same[0].with_records if records else same[0].without_records)
         said.setdefault(sentence, []).append(same[0].victim)
     return "\n".join(f"- {sentence} *{', '.join(victims)}*" for sentence, victims in said.items())
+
+
+def verdicts_table(rows: Sequence[Row], records: bool) -> str:
+    """Each verdict once, with its victims; what is inconclusive by its reason, the most frequent one first."""
+    ruled: dict[tuple[int, str], list[str]] = {}
+    for same in by_victim(rows):
+        result = same[0].with_records if records else same[0].without_records
+        severity = -1 if result is None or result.severity is None else result.severity
+        ruled.setdefault((-severity, verdict_of(result)), []).append(same[0].victim)
+    ordered = sorted(ruled.items(), key=lambda item: (item[0][0], -len(item[1])))
+    return table(VERDICTS, [(words, str(len(victims)), ", ".join(victims)) for (_, words), victims in ordered])
+
+
+def verdict_of(result: Result | None) -> str:
+    """In a few words, without the numbers of one victim.
+
+    >>> said = f"Inconclusive: {OPEN}. 26 % of the weights is no combination of these records' features. Either"
+    >>> verdict_of(Result(1.0, verdict="inconclusive", sentence=said))
+    "inconclusive: a part of the weights is no combination of these records' features"
+    >>> verdict_of(Result(1.0, verdict="recovered", sentence="Recovered: 8 of 8 training samples can be read."))
+    'recovered'
+    """
+    if result is None or result.error is not None or result.sentence is None:
+        return _said(result)
+    words, (_, found, reason) = str(result.verdict).replace("_", " "), result.sentence.partition(f"{OPEN}. ")
+    if not found:
+        return words
+    first = re.split(r"\. |\.$", re.sub(r"^[\d.]+ %", "a part", reason))[0]
+    return f"{words}: {first[:1].lower()}{first[1:]}"
 
 
 def facts_table(rows: Sequence[Row]) -> str:

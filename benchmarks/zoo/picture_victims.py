@@ -135,7 +135,7 @@ def federated_lenet(data: Path) -> Trained:
 
 
 VICTIMS = (
-    Victim("lenet-digits", "10 digits of 28 x 28, LeNet with ReLU, SGD, full batch", START, lenet_on_digits),
+    Victim("lenet-digits", "10 digits of 28 x 28, LeNet with ReLU, SGD, full batch", START, lenet_on_digits, 180.0),
     Victim("faces-two-classes", "40 faces and others of 25 x 25, 625-1500-2, SGD", START, faces_or_not),
     Victim(
         "faces-autoencoder-sgd",

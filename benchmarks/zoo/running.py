@@ -29,7 +29,7 @@ def run(arguments: Sequence[str] | None, script: Path, description: str) -> None
     missing = [pair for pair in wanted if not path_of(options.out, *pair).is_file()]
     if options.workers == 0:
         for name, seed in missing:
-            save(made(VICTIMS[name], seed, options.budget, options.data_dir), options.out)
+            save(made(VICTIMS[name], seed, _budget(options, name), options.data_dir), options.out)
     else:
         with ThreadPoolExecutor(options.workers) as pool:
             for problem in pool.map(lambda pair: _in_a_process(script, options, *pair), missing):
@@ -61,8 +61,9 @@ def _tables(rows: Sequence[Row]) -> list[str]:
 def _in_a_process(script: Path, options: argparse.Namespace, name: str, seed: int) -> str | None:
     """None where the row was written."""
     command = [sys.executable, str(script), "--only", name, "--seed", str(seed), "--workers", "0"]
-    command += ["--budget", str(options.budget), "--out", str(options.out), "--data-dir", str(options.data_dir)]
-    longest = 2 * PATIENCE * options.budget + REST_SECONDS
+    budget = _budget(options, name)
+    command += ["--budget", str(budget), "--out", str(options.out), "--data-dir", str(options.data_dir)]
+    longest = 2 * PATIENCE * budget + REST_SECONDS
     environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **os.environ}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=longest, env=environment)
@@ -79,9 +80,13 @@ def _in_a_process(script: Path, options: argparse.Namespace, name: str, seed: in
 def _given_up(options: argparse.Namespace, name: str, seed: int, why: str) -> str:
     """A row with the error: the victim is measured here, without an audit."""
     _, row = measured(VICTIMS[name], seed, options.data_dir)
-    error = Result(seconds=0.0, error=why)
-    save(Row(**{**vars(row), "budget": options.budget, "with_records": error, "without_records": error}), options.out)
+    error, budget = Result(seconds=0.0, error=why), _budget(options, name)
+    save(Row(**{**vars(row), "budget": budget, "with_records": error, "without_records": error}), options.out)
     return f"{name}: {why}"
+
+
+def _budget(options: argparse.Namespace, name: str) -> float:
+    return float(options.budget or VICTIMS[name].budget or page.BUDGET)
 
 
 def _parse(arguments: Sequence[str] | None, description: str) -> argparse.Namespace:
@@ -89,7 +94,8 @@ def _parse(arguments: Sequence[str] | None, description: str) -> argparse.Namesp
     parser.add_argument("--only", type=_names, default=tuple(VICTIMS), metavar="NAME,...")
     parser.add_argument("--seeds", type=int, default=1, metavar="K", help="how many of them")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first of them")
-    parser.add_argument("--budget", type=float, default=60.0, metavar="S", help="seconds for the attacks of an audit")
+    seconds = f"seconds for the attacks of each audit; without it {page.BUDGET:.0f}, or what the victim's row says"
+    parser.add_argument("--budget", type=float, metavar="S", help=seconds)
     parser.add_argument("--workers", type=int, default=2, help="victims at a time; 0: in this process, one by one")
     parser.add_argument("--out", type=Path, default=Path("build/zoo"), metavar="FOLDER")
     parser.add_argument("--data-dir", type=Path, default=SHARED, help="the folder that holds cifar-10-batches-bin")

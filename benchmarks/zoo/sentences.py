@@ -13,8 +13,9 @@ _COUNTED = re.compile(r"^\w[\w ]*: ([\d,]+) of ([\d,]+) training \w+ can be read
 _CERTIFIED = re.compile(r"^\w[\w ]*: ([\d,]+) training \w+ can be read")
 _RANK = re.compile(r"(?:spans only|change has rank|change spans) (\d+)")
 _GAP = re.compile(r"largest gap of only ([\d.e+-]+)")
-_MOVED = re.compile(r"features moved by ([\d.e+-]+) of their size in training: (\w+)")
-_HOLDS = re.compile(r"A last layer of p = ([\d,]+) parameters can hold")
+_MOVED = re.compile(r"features(?: of ([\w ]+))? moved by ([\d.e+-]+) of their size in training(?:: (\w+))?")
+_STILL = re.compile(r"features(?: of these records)? did not move")
+_HOLDS = re.compile(r"A last layer of .*?p = ([\d,]+) (?:parameters|independent equations, which) can hold (?!at most)")
 STILL = 1e-6
 _DENIALS = (
     "is not the training data",
@@ -68,8 +69,8 @@ def _of_page(result: Result, facts: Facts) -> list[dict[str, str]]:
 
 
 def _of_ranks(text: str, facts: Facts) -> Iterator[str]:
-    """What is said of the first layer's change. Without its bias the rank may be one less."""
-    if "average" in text or "weight decay" in text:  # other states, or the start taken off in part: another matrix
+    """What is said of the first layer's change, weight decay taken off. Without its bias the rank may be one less."""
+    if "average" in text or "weights put in" in text:  # other states of the layer: another matrix
         return
     rank, gap = _RANK.search(text), _GAP.search(text)
     if rank and facts.rank is None:
@@ -83,9 +84,10 @@ def _of_ranks(text: str, facts: Facts) -> Iterator[str]:
 def _of_counts(text: str, facts: Facts) -> Iterator[str]:
     """What is said of the features' way and of the number of equations."""
     moved, holds = _MOVED.search(text), _HOLDS.search(text)
-    if "features did not move" in text and facts.drift > STILL:
+    if _STILL.search(text) and facts.drift > STILL:
         yield f"those of the records moved by {facts.drift:.2f} of their size"
-    if moved and moved[2] == "little" and facts.drift > 2 * float(moved[1]):
+    ours = moved is not None and (moved[1] in (None, "these records") or moved[3] == "little")
+    if moved and ours and facts.drift > 2 * float(moved[2]):
         yield f"those of the records moved by {facts.drift:.2f} of their size"
     if "The assumption holds" in text and facts.floor is None:
         yield f"{facts.n:,} records have as many features as there are weights: they explain any"

@@ -51,6 +51,7 @@ VICTIMS = (
         "40 patients of breast-cancer, 30-2048-2, SGD, full batch",
         "the start",
         TableRecipe("breast_cancer", 40, (30, 2048, 2)),
+        budget=300.0,  # firing-patterns takes 250 s of a core
     ),
     Victim(
         "cancer-few",

@@ -21,6 +21,8 @@ class Known:
     optimiser: Mapping[str, Any] | None = None
     average: State | None = None
     recipe: tuple[str, ...] = ()
+    training: Mapping[str, Any] | None = None
+    """The recipe in numbers, as in a file for `--recipe-file`; whoever knows it knows n."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,8 @@ class Victim:
     knows: str
     """What the attacker knows beside the trained weights and the code of the model, in words."""
     make: Making = field(repr=False)
+    budget: float | None = None
+    """Seconds for the attacks of an audit, where those that all victims have are too few for an attack on this one."""
 
     def train(self, seed: int = 0, data: Path = SHARED) -> Trained:
         with torch.random.fork_rng(devices=[]):

@@ -7,6 +7,7 @@
     found = exhume.reconstruct(observation)           # or method="heavy-ball", or method=exhume.SplitNewton(rounds=5)
     score = exhume.evaluate(found, X_true)
     exhume.audit(model, initial=state_before_training).save("report.html")
+    exhume.scan("model.skops")                        # training data that lies in a file as it stands
 
 Names are loaded when they are first used, so that `import exhume` costs nothing.
 """
@@ -18,7 +19,9 @@ from exhume.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from exhume.activations import Activation, register_activation
-    from exhume.api import evaluate, load_observation, rank, reconstruct
+    from exhume.api import evaluate, load_observation, rank, reconstruct, scan
+    from exhume.attacks.dense_spans.attack import DenseSpan
+    from exhume.attacks.firing.attack import FiringPatterns
     from exhume.attacks.heavy_ball import HeavyBall
     from exhume.attacks.informed.attack import InformedAttack
     from exhume.attacks.modules.newton import ModuleNewton
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from exhume.attacks.probes.ranking import Ranking
     from exhume.attacks.registry import register_attack
     from exhume.attacks.replay.attack import Replay
+    from exhume.attacks.rewind.attack import Rewind
     from exhume.attacks.silent.attack import SilentUnits
     from exhume.attacks.silent.whole_inputs import whole_inputs
     from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from exhume.attacks.tangent.newton import KktAttack, NtkAttack
     from exhume.auditing.audit import Audit
     from exhume.auditing.of_model import audit, audit_features
-    from exhume.data.sources import DataSource, register_data
+    from exhume.data.config import DataSource, register_data
     from exhume.layer_states import LayerStates, averaged, changed
     from exhume.metrics.errors import Evaluation
     from exhume.observation import Knowledge, Observation
@@ -42,14 +46,17 @@ if TYPE_CHECKING:
     from exhume.observing.of_module import observe
     from exhume.recipe import Recipe
     from exhume.reconstruction import Outcome, Reconstruction
+    from exhume.scanning.scan import Scan
     from exhume.theory import Gauge, gauge
     from exhume.verdicts import Verdict
 
 _HOMES = {
     "Activation": "exhume.activations",
     "Audit": "exhume.auditing.audit",
-    "DataSource": "exhume.data.sources",
+    "DataSource": "exhume.data.config",
+    "DenseSpan": "exhume.attacks.dense_spans.attack",
     "Evaluation": "exhume.metrics.errors",
+    "FiringPatterns": "exhume.attacks.firing.attack",
     "Gauge": "exhume.theory",
     "HeavyBall": "exhume.attacks.heavy_ball",
     "ImagePrior": "exhume.attacks.prior.attack",
@@ -65,6 +72,8 @@ _HOMES = {
     "Recipe": "exhume.recipe",
     "Reconstruction": "exhume.reconstruction",
     "Replay": "exhume.attacks.replay.attack",
+    "Rewind": "exhume.attacks.rewind.attack",
+    "Scan": "exhume.scanning.scan",
     "SilentUnits": "exhume.attacks.silent.attack",
     "SplitNewton": "exhume.attacks.single_layer.split_newton",
     "SubspaceAttack": "exhume.attacks.subspace.attack",
@@ -83,7 +92,8 @@ _HOMES = {
     "reconstruct": "exhume.api",
     "register_activation": "exhume.activations",
     "register_attack": "exhume.attacks.registry",
-    "register_data": "exhume.data.sources",
+    "register_data": "exhume.data.config",
+    "scan": "exhume.api",
     "whole_inputs": "exhume.attacks.silent.whole_inputs",
 }
 
@@ -91,7 +101,9 @@ __all__ = [
     "Activation",
     "Audit",
     "DataSource",
+    "DenseSpan",
     "Evaluation",
+    "FiringPatterns",
     "Gauge",
     "HeavyBall",
     "ImagePrior",
@@ -107,6 +119,8 @@ __all__ = [
     "Recipe",
     "Reconstruction",
     "Replay",
+    "Rewind",
+    "Scan",
     "SilentUnits",
     "SplitNewton",
     "SubspaceAttack",
@@ -127,6 +141,7 @@ __all__ = [
     "register_activation",
     "register_attack",
     "register_data",
+    "scan",
     "whole_inputs",
 ]
 

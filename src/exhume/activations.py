@@ -75,7 +75,7 @@ class Activation:
 
     @cached_property
     def homogeneous(self) -> bool:
-        """φ(t z) = t φ(z) for t > 0: the norms of the samples cannot be told from the weights."""
+        """φ(t z) = t φ(z) for t > 0: the norms of the samples cannot be known from the weights."""
         both = torch.cat([GRID, -GRID])
         return self._is_zero(self.value(3 * both) - 3 * self.value(both))
 
@@ -92,7 +92,7 @@ class Activation:
 
     @cached_property
     def signs(self) -> str:
-        """One sentence: whether the sign of a sample can be told from the weights, and how."""
+        """One sentence: whether the sign of a sample can be known from the weights, and how."""
         if self.parity != "none":
             return _SIGNS_LOST.format(self.parity)
         if self.linear_plus_even:

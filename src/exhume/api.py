@@ -26,6 +26,9 @@ from exhume.metrics.errors import evaluate as evaluate_rows
 from exhume.observation import Observation
 from exhume.observing.of_features import require_floats
 from exhume.reconstruction import Reconstruction
+from exhume.scanning.scan import Scan
+from exhume.scanning.scan import scan as scan_files
+from exhume.scanning.writing import write_rows, write_sarif
 from exhume.torch_values import parse_device, parse_dtype
 from exhume.units import bytes_of, seconds_of
 
@@ -127,3 +130,16 @@ def rank(
         probe = Probe(head if initial is None else head - initial, head, constant=bias)
     exact = None if recovered is None else Recovered.of(recovered)
     return rank_records(probe, candidates, non_members, loss, exact, labels, non_member_labels)
+
+
+def scan(path: str | Path, *, rows: str | Path | None = None, sarif: str | Path | None = None) -> Scan:
+    """What in a file or folder is training data, or leads to it, without any attack: nothing in it is run.
+
+    `rows`: a CSV file to write every stored record to. `sarif`: one for the findings as SARIF 2.1.0.
+    """
+    done = scan_files(Path(path))
+    if rows is not None:
+        write_rows(done.findings, Path(rows))
+    if sarif is not None:
+        write_sarif(done, Path(sarif))
+    return done

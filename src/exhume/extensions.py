@@ -69,10 +69,6 @@ class Registry(Generic[T]):
         self._known[new.name] = new
         return new
 
-    def forget(self, name: str) -> None:
-        """Undoes `add`."""
-        del self._known[name]
-
     @cached_property
     def _points(self) -> Mapping[str, EntryPoint]:
         return {point.name: point for point in entry_points(group=self.group)}

@@ -1,4 +1,4 @@
-"""What each layer of a weights file is, told from the names and shapes of its tensors, without code and without torch.
+"""What each layer of a weights file is, by the names and shapes of its tensors, without code and without torch.
 
 Tensors that share everything before the last dot of their names are one layer. What a shape cannot tell is not said: a
 matrix may be a linear layer or a table of embeddings, unless its name says so.

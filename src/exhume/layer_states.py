@@ -23,6 +23,8 @@ from exhume.readings import Reading
 
 FAINT = 0.05  # share of a gradient below zero up to which a unit is silent; above it only pictures can be told apart
 Source = Literal["training", "checkpoints", "average", "momentum", "adam", "optimiser", "update", "stationary"]
+AVERAGES: frozenset[Source] = frozenset({"momentum", "adam", "optimiser", "stationary"})
+"""Those that are averages of gradients, whatever the optimiser made of each of them."""
 SOURCES: dict[Source, str] = {
     "training": "the change from the start of training to its end",
     "checkpoints": "the change between two checkpoints",

@@ -21,8 +21,7 @@ from exhume.features.module import ModuleFeatures
 from exhume.features.network import network_features
 from exhume.features.network_source import NetworkSource
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import CHUNK_ROWS, DrawnRows, HeldRows, MappedRows, Rows, write_rows
-from exhume.features.selected_rows import SelectedRows
+from exhume.features.rows import CHUNK_ROWS, DrawnRows, MappedRows, Rows, write_rows
 from exhume.files import TensorFile, read_tensors, require_tensors, write_tensors
 from exhume.known import Known
 from exhume.layer_states import LayerStates
@@ -42,7 +41,7 @@ Initial = Literal["zero", "known", "seed", "distribution"]
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What the attacker is told besides the feature map and the weights.
+    """What the attacker knows besides the feature map and the weights.
 
     `samples`: the number n of training samples, or None. `norm`: the norm that every training row has, or None.
     `initial`: what is known of the head W(0) before training, and so what the weights of the observation are:
@@ -54,14 +53,14 @@ class Knowledge:
       try seeds;
     - "distribution": W(0) is only known to be random and small, and the weights are W(T), in which it is noise.
 
-    `initial_body`: whether the layers before the head are known from before training too; the features are then the
-    average of theirs and of the trained ones'.
+    `initial_body`: whether the layers before the head are known from before training too, and moved; the features are
+    then the average of theirs and of the trained ones'. None where nobody knows whether they moved.
     """
 
     samples: int | None = None
     norm: float | None = None
     initial: Initial = "zero"
-    initial_body: bool = False
+    initial_body: bool | None = False
 
     def __post_init__(self) -> None:
         if self.samples is not None and self.samples < 1:
@@ -275,22 +274,18 @@ def _restore_network(file: TensorFile, path: Path, factory: str | None) -> Modul
 
 
 def _describe_rows(rows: Rows, path: Path, file_name: str) -> dict[str, Any]:
-    match rows:
-        case DrawnRows():
-            return {"kind": "drawn", "seed": rows.seed, "p": rows.p, "d": rows.d, "first": rows.first}
-        case MappedRows() if rows.path.parent.resolve() == path.parent.resolve():
-            return {"kind": "file", "name": rows.path.name, "p": rows.p, "first": rows.first}
-        case MappedRows() | HeldRows() | SelectedRows():
-            written = write_rows(rows, path.with_name(file_name))
-            return {"kind": "file", "name": file_name, "p": written.p, "first": 0}
-    raise TypeError(f"rows of a kind that has no file form: {type(rows).__name__}")
+    described = rows.described(path.parent)
+    if described is not None:
+        return described
+    written = write_rows(rows, path.with_name(file_name))
+    return {"kind": "file", "name": file_name, "p": written.p, "first": 0}
 
 
 def _restore_knowledge(kept: Any, path: Path) -> Knowledge:
     samples, norm, initial = kept["samples"], kept["norm"], kept["initial"]
     body = kept.get("initial_body", False)  # files of the first form do not have it
     understood = (samples is None or type(samples) is int) and (norm is None or type(norm) is float)
-    understood = understood and initial in get_args(Initial) and type(body) is bool
+    understood = understood and initial in get_args(Initial) and (body is None or type(body) is bool)
     if not understood or len(kept) != 3 + ("initial_body" in kept):
         raise ExhumeError(f"expected samples, norm and what is known of the initial weights in {path}, found {kept}")
     return Knowledge(samples, norm, initial, body)

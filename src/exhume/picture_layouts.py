@@ -1,4 +1,4 @@
-"""How the coordinates of an input lie in a picture, told from the span alone, and what edges its pictures have.
+"""How the coordinates of an input lie in a picture, found from the span alone, and what edges its pictures have.
 
 Neighbouring pixels of photographs are alike. So among all ways to lay d coordinates out as channels of a picture, the
 right one is the smoothest: the mean square difference of neighbours over twice the variance is 0.05 to 0.3 for

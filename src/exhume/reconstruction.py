@@ -54,14 +54,19 @@ class Certificate:
     `held_out_loss` is ||θ_h − Âᵀ Φ_h(X̂)||² / ||θ_h||² on the held-out rows h: near the training loss for a genuine
     recovery, near 1 for candidates that have nothing to do with the data. None if no rows were held out.
     `confidence` is one number from 0 to 1 for each candidate; from 1/2 on a candidate is called recovered.
-    `doubts`: how many candidates are known but for one thing, by what that is (`DOUBTS`).
+    `doubtful`: which candidates are known but for one thing, by what that is (`DOUBTS`).
     """
 
     outcome: Outcome
     held_out_loss: float | None
     held_out_rows: int
     confidence: tuple[float, ...]
-    doubts: Mapping[str, int] = field(default_factory=dict)
+    doubtful: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def doubts(self) -> dict[str, int]:
+        """How many they are."""
+        return {kind: len(those) for kind, those in self.doubtful.items()}
 
 
 DOUBTS = {
@@ -203,12 +208,12 @@ def load_reconstruction(path: Path) -> Reconstruction:
 
 def _record(meta: dict[str, Any], file: TensorFile, d: int) -> dict[str, Any]:
     """What the attack recorded of itself, which files of the first form do not have."""
-    given, told, shape = meta.get("given", {}), meta.get("held_out"), meta.get("image_shape")
+    given, record, shape = meta.get("given", {}), meta.get("held_out"), meta.get("image_shape")
     if not isinstance(given, dict) or not all(isinstance(detail, str) for detail in given.values()):
         raise TypeError("given")
     if shape is not None and ([type(side) for side in shape] != [int] * 3 or math.prod(shape) != d or min(shape) < 1):
         raise TypeError("image_shape")
-    held_out = None if told is None else read_held_out(told, file.tensors["held_out"])
+    held_out = None if record is None else read_held_out(record, file.tensors["held_out"])
     return {"held_out": held_out, "given": given, "image_shape": None if shape is None else tuple(shape)}
 
 

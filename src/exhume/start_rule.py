@@ -14,7 +14,7 @@ from exhume.errors import UsageError
 Kind = Literal["normal", "network"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StartRule:
     """A head of `outputs` × `width` numbers.
 

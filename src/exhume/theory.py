@@ -94,20 +94,27 @@ def gauge(p: int, d: int, n: int | None = None) -> Gauge:
 LAST_LAYER = "A last layer"
 
 
-def explain(gauge: Gauge, whose: str = LAST_LAYER) -> list[str]:
-    """The gauge in plain sentences: the count, what follows from it, and what does not. `whose` parameters p counts."""
-    return [*_count(gauge, whose), *_what_follows(gauge), *_what_does_not_follow(gauge, whose)]
+def explain(gauge: Gauge, whose: str = LAST_LAYER, parameters: int | None = None) -> list[str]:
+    """The gauge in plain sentences: the count, what follows from it, and what does not. `whose` parameters p counts.
+
+    `parameters`: how many there are, where some repeat others and p counts the equations that are left.
+    """
+    return [*_count(gauge, whose, parameters), *_what_follows(gauge), *_what_does_not_follow(gauge, whose)]
 
 
-def _count(gauge: Gauge, whose: str) -> list[str]:
+def _count(gauge: Gauge, whose: str, parameters: int | None) -> list[str]:
+    repeats = parameters is not None and parameters != gauge.p
+    size = f"p = {gauge.p:,} parameters can hold"
+    if repeats:
+        size = f"{parameters:,} parameters gives p = {gauge.p:,} independent equations, which can hold"
     sentences = [
-        f"{whose} of p = {gauge.p:,} parameters can hold p / d = {_number(gauge.capacity)} samples of dimension "
-        f"d = {gauge.d:,} in full."
+        f"{whose} of {size} at most p / d = {_number(gauge.capacity)} samples of dimension d = {gauge.d:,} in full."
     ]
     if gauge.n is not None and gauge.labels_ratio is not None and gauge.ratio is not None:
         sentences.append(
-            f"With n = {gauge.n:,} training samples that is p / n = {_number(gauge.labels_ratio)} parameters per label "
-            f"and p / (d n) = {_number(gauge.ratio)} per number in the data."
+            f"With n = {gauge.n:,} training samples that is p / n = {_number(gauge.labels_ratio)} "
+            f"{'equations' if repeats else 'parameters'} per label and p / (d n) = "
+            f"{_number(gauge.ratio)} per number in the data."
         )
     return sentences
 

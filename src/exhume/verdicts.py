@@ -107,7 +107,7 @@ class Findings:
     """What breaks the assumption that the weights are combinations of the features, as the owner tells it."""
     loss: float | None = None
     determined: bool | None = None
-    """Whether p >= dn for the n that the owner tells; None where it was not told."""
+    """Whether p >= dn for the n that the owner gives; None where it was not given."""
     starts: int = 1
     """How many attacks of the same kind ended like this one, each from a start of its own."""
     floor: float | None = None

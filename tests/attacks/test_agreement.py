@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from exhume.attacks.running.agreement import Member, agree
+from exhume.attacks.running.agreement import RunCandidate, agree
 from exhume.errors import UsageError
 
 D, RUNS = 30, 4
@@ -65,7 +65,11 @@ def test_copies_within_a_run_count_once() -> None:
 def test_one_run_agrees_with_itself() -> None:
     rows = draw(3, 0)
     clusters = agree([rows])
-    assert sorted(cluster.members[0] for cluster in clusters) == [Member(0, 0), Member(0, 1), Member(0, 2)]
+    assert sorted(cluster.members[0] for cluster in clusters) == [
+        RunCandidate(0, 0),
+        RunCandidate(0, 1),
+        RunCandidate(0, 2),
+    ]
     assert all(cluster.agreement == pytest.approx(1) for cluster in clusters)
 
 

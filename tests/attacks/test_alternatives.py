@@ -11,10 +11,13 @@ from torch import Tensor
 from exhume.activations import activation
 from exhume.attacks.foundation.certificate import split_rows
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.single_layer.alternatives import _in_a_small_sum, column_groups, exchangeable, turnable
+from exhume.attacks.single_layer import certificate as judging
+from exhume.attacks.single_layer import parts as parts_of_rows
+from exhume.attacks.single_layer.alternatives import Parts, _in_a_small_sum, exchangeable, turnable
 from exhume.attacks.single_layer.blends import APART, _ways, splitting_costs
 from exhume.attacks.single_layer.certificate import certify, loss_on
 from exhume.attacks.single_layer.linearised import Linearised
+from exhume.attacks.single_layer.parts import parts
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.attacks.single_layer.structure import Structure
 from exhume.features.ridge import RidgeFeatures
@@ -50,13 +53,48 @@ def called(certificate: Certificate) -> list[bool]:
     return [value >= 0.5 for value in certificate.confidence]
 
 
-def test_columns_that_no_row_joins_are_in_groups_of_their_own() -> None:
-    assert column_groups(in_blocks()).tolist() == [0] * 4 + [1] * 4
-    assert column_groups(normal(20, D, seed=1)).tolist() == [0] * D
-    chain = torch.zeros(7, D, dtype=torch.float64)
-    for row in range(7):
-        chain[row, row : row + 2] = 1
-    assert column_groups(chain).tolist() == [0] * D, "each row joins two, all of them join all"
+def turned_about(rows: Tensor) -> Tensor:
+    """The same rows in other coordinates, where no number of them is zero."""
+    return rows @ torch.linalg.qr(normal(rows.shape[1], rows.shape[1], seed=9)).Q
+
+
+@pytest.mark.parametrize("leak", [0.0, 1e-3, 0.05])
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_rows_that_see_parts_are_found_in_any_coordinates_and_whatever_they_leak(blocks: int, leak: float) -> None:
+    rows = in_blocks(blocks=blocks) + leak * normal(P, D, seed=11)
+    truth = {frozenset(range(block, P, blocks)) for block in range(blocks)}
+    for some in (rows, turned_about(rows)):
+        found = {frozenset(group.nonzero()[:, 0].tolist()) for group in parts(some)}
+        assert truth <= found
+        assert len(found) == 2 * (blocks - 1), "those, and unions on the way"
+
+
+def test_rows_that_see_the_whole_have_no_parts() -> None:
+    assert parts(normal(P, D, seed=1)) == []
+    assert parts(normal(P, D, seed=1) * torch.logspace(0, -4, D, dtype=torch.float64)) == []
+    patches = torch.zeros(P, D, dtype=torch.float64)
+    for row in range(P):
+        patches[row, row % (D - 3) : row % (D - 3) + 4] = normal(4, seed=row)
+    assert parts(patches) == [], "each patch overlaps the next"
+    assert parts(normal(1, D, seed=1)) == parts(normal(9, 1, seed=1)) == []
+
+
+@pytest.mark.parametrize("p", [150, 400])
+def test_in_many_dimensions_parts_are_found_in_the_rows_own_coordinates(
+    p: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there are fewer rows than dimensions; the inverse is the same."""
+    monkeypatch.setattr(parts_of_rows, "DENSE", 100)
+    rows = in_blocks(p=p, d=200)
+    found = {frozenset(group.nonzero()[:, 0].tolist()) for group in parts(rows)}
+    assert found == {frozenset(range(block, p, 2)) for block in range(2)}
+    assert parts(normal(p, 200, seed=1)) == []
+    torch.testing.assert_close(parts_of_rows.inverse(rows), torch.linalg.pinv(rows).T, rtol=1e-4, atol=1e-6)
+
+
+def test_parts_of_more_rows_than_are_looked_at_are_whole() -> None:
+    rows = turned_about(in_blocks(p=2500))
+    assert sorted(int(group.sum()) for group in parts(rows)) == [1250, 1250]
 
 
 def exchanged(samples: Tensor, factor: float) -> Tensor:
@@ -90,6 +128,57 @@ def test_halves_that_could_be_exchanged_without_a_trace_are_not_called_recovered
     assert called(certificate)[:2] == [False, False]
 
 
+@pytest.mark.parametrize(("name", "coefficients"), [("relu", [1.0, 1.2, -0.8]), ("gelu", [1.0, 1.0, -0.8])])
+@pytest.mark.parametrize("leak", [1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("spacing", [2.0**-11, 2.0**-7])
+@pytest.mark.parametrize("few", [True, False])
+def test_halves_that_noise_lets_exchange_are_not_called_where_rows_nearly_see_one_of_them_only(
+    name: str, coefficients: list[float], leak: float, spacing: float, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the candidates with halves of two samples: the true ones may be told by how well they explain.
+
+    `few` unknowns: by factors, and as if they were many, by products.
+    """
+    if not few:
+        monkeypatch.setattr(judging, "DENSE", 0)
+    rows = in_blocks(p=600, d=12) + leak * normal(600, 12, seed=11)
+    features = RidgeFeatures(HeldRows(rows), activation(name))
+    samples = to_norm(normal(3, 12, seed=2), 12**0.5)
+    weights = torch.tensor([coefficients], dtype=torch.float64) @ features(samples)
+    signs = normal(*weights.shape, seed=12).sign()
+    weights = weights * (1 + spacing / 2 * signs)
+    wrong = samples.clone()
+    factor = coefficients[1] / coefficients[0]
+    wrong[0, 6:], wrong[1, 6:] = factor * samples[1, 6:], samples[0, 6:] / factor
+    wrong = to_norm(wrong, 12**0.5) if name == "relu" else wrong
+    split = split_rows(600)
+    loss = SpanLoss(features.part(0, split.used), weights[:, : split.used], torch.float64)
+    unseen = partial(loss_on, Observation(features, weights, Knowledge()), split.used, 600 - split.used)
+    assert called(certify(loss, loss.fit(wrong), unseen, split, weights))[:2] == [False, False]
+
+
+def test_halves_of_opposite_samples_that_odd_features_let_exchange_are_not_called() -> None:
+    samples = to_norm(normal(2, D, seed=2), D**0.5)
+    for candidates in (samples, exchanged(samples, -1.0)):
+        certificate = certified(in_blocks(), "tanh", samples, [1.0, -1.0], candidates)
+        assert certificate.held_out_loss is not None
+        assert certificate.held_out_loss < 1e-20
+        assert called(certificate) == [False, False]
+        assert certificate.doubts == {"parts": 2}
+
+
+def test_halves_whose_multiples_add_up_to_zero_may_be_turned_together() -> None:
+    samples, coefficients = normal(3, D, seed=2), torch.tensor([1.0, -0.7, 0.5], dtype=torch.float64)
+    samples[2, D // 2 :] = -(coefficients[:2] @ samples[:2, D // 2 :]) / coefficients[2]
+    turned = torch.cat([samples[:, : D // 2], -samples[:, D // 2 :]], dim=1)
+    rounded = [some.float().double() for some in (samples, turned)]
+    for name, candidates in itertools.product(("softplus", "gelu"), (samples, turned, *rounded)):
+        certificate = certified(in_blocks(), name, samples, coefficients.tolist(), candidates)
+        assert certificate.held_out_loss is not None
+        assert certificate.held_out_loss < 1e-12
+        assert called(certificate) == [False] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "coefficients", "lost"),
     [
@@ -110,6 +199,7 @@ def test_signs_that_the_weights_do_not_tell_are_not_called_recovered(
         assert certificate.held_out_loss < 1e-20
         assert called(certificate) == [not some for some in lost]
         assert certificate.doubts == ({"sign": sum(lost)} if any(lost) else {})
+        assert certificate.doubtful == ({"sign": (0, 1)} if any(lost) else {})
 
 
 def test_of_relu_samples_whose_multiples_add_up_to_zero_any_sign_may_be_wrong() -> None:
@@ -194,30 +284,39 @@ def test_noise_is_not_predicted_and_a_missing_sample_is(kind: str, structured: b
 
 def test_the_functions_of_alternatives_say_which() -> None:
     _, at = linearised(0.0, "sigmoid")
-    assert not bool(exchangeable(at, 1e-9).any())
-    assert not bool(turnable(at, 1e-9).any())
-    assert bool(turnable(at, 1e9).all())
+    known = Parts.of(at)
+    assert not bool(exchangeable(at, known, 1e-9, False).any())
+    assert not bool(turnable(at, known, 1e-9).any())
+    assert bool(turnable(at, known, 1e9).all())
 
 
 def test_a_sum_that_is_small_for_a_set_of_vectors_is_found_among_few_and_among_many() -> None:
     """The twin goes through all sets with itertools."""
     vectors = normal(6, 3, seed=4)
     vectors[4] = -(vectors[0] + vectors[2]) + 1e-4
-    gram = vectors @ vectors.T
     hidden = 1e-6
     naive = torch.zeros(6, dtype=torch.bool)
     for size in range(1, 7):
         for chosen in itertools.combinations(range(6), size):
             if float(vectors[list(chosen)].sum(dim=0).square().sum()) <= hidden:
                 naive[list(chosen)] = True
-    assert _in_a_small_sum(gram, hidden).tolist() == naive.tolist() == [True, False, True, False, True, False]
+    assert naive.tolist() == [True, False, True, False, True, False]
+    lifted = torch.cat([vectors, torch.zeros(6, 7, dtype=torch.float64)], dim=1)
+    assert _in_a_small_sum(lifted, torch.zeros(10, dtype=torch.float64), hidden).tolist() == naive.tolist()
+
+
+def test_a_set_whose_sum_is_near_what_is_left_is_a_better_explanation() -> None:
+    vectors = normal(3, 40, seed=4)
+    near = vectors[0] + vectors[2] - 0.6 * vectors[1]
+    assert _in_a_small_sum(vectors, near, 0.0).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize(("dimensions", "certain"), [(1, False), (6, True)])
 def test_of_many_numbers_some_set_adds_up_to_any_sum(dimensions: int, certain: bool) -> None:
     """20 numbers have a million sums: one is within 1e-4 of any. Vectors of six numbers have none so close."""
     vectors = normal(20, dimensions, seed=5)
-    assert bool(_in_a_small_sum(vectors @ vectors.T, 1e-8).any()) is not certain
+    nothing = torch.zeros(dimensions, dtype=torch.float64)
+    assert bool(_in_a_small_sum(vectors, nothing, 1e-8).any()) is not certain
 
 
 @pytest.mark.parametrize(("copies", "equations"), [(1, 240), (20, 12)])

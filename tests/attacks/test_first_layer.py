@@ -10,7 +10,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError
 from exhume.features.rows import DrawnRows, HeldRows, hold
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 H, D, N = 90, 40, 5
@@ -66,6 +66,17 @@ def test_a_sketch_of_the_rows_shows_what_all_of_them_show(scale: float) -> None:
     assert max(angle(whole, samples), angle(sketched, samples)) < 1e-4
 
 
+@pytest.mark.parametrize("size", [3000, 30])
+def test_a_row_that_was_not_trained_is_no_direction_of_the_data(size: int) -> None:
+    """A head's bias is one more feature, with the row (0, ..., 0, 1) at both ends, of which nothing decays."""
+    trained, initial, samples = layer(0.8)
+    constant = torch.eye(D)[-1:]
+    ends = [HeldRows(torch.cat([hold(rows, dtype=torch.float32).values, constant])) for rows in (trained, initial)]
+    found = first_layer_spectrum(ends[0], ends[1], size)
+    assert (found.rank, found.exact) == (N, True)
+    assert angle(found, samples) < 1e-4
+
+
 def test_a_sample_of_small_coefficients_is_counted() -> None:
     trained, initial, samples = layer(1.0, weakest=1e-3)
     found = first_layer_spectrum(trained, initial)
@@ -96,13 +107,13 @@ def test_a_change_of_full_rank_is_told_and_not_called_exact(change: Tensor) -> N
 @pytest.mark.parametrize(
     ("recipe", "exact"),
     [
-        (Recipe(steps=60), True),
-        (Recipe(method="sgd", momentum=0.5, steps=60), True),
-        (Recipe(weight_decay=0.05, steps=60), True),
-        (Recipe(method="adam", steps=60), False),
+        (DescentRecipe(steps=60), True),
+        (DescentRecipe(method="sgd", momentum=0.5, steps=60), True),
+        (DescentRecipe(weight_decay=0.05, steps=60), True),
+        (DescentRecipe(method="adam", steps=60), False),
     ],
 )
-def test_trained_layers_are_told_apart_by_how_they_were_trained(recipe: Recipe, exact: bool) -> None:
+def test_trained_layers_are_told_apart_by_how_they_were_trained(recipe: DescentRecipe, exact: bool) -> None:
     data = load(DataConfig.parse(name="sphere", samples=N, dim=D))
     victim = train_two_layer(TwoLayerConfig(width=H, recipe=recipe, knows_first_layer=True), data)
     initial = victim.observation.initial_rows

@@ -14,7 +14,7 @@ from exhume.attacks.foundation.state import State
 from exhume.attacks.prior.attack import ImagePrior
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.search import Level, PriorFits, merged, proposals, pruned, refined
-from exhume.attacks.prior.spectrum import SpanBasis, Spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum, SpanBasis
 from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.attacks.subspace.attack import SubspaceAttack
@@ -29,7 +29,7 @@ SHAPE, D, N = (3, 6, 6), 108, 4
 
 
 def images(n: int = N) -> torch.Tensor:
-    basis = Spectrum().basis(SHAPE)
+    basis = FrequencySpectrum().basis(SHAPE)
     noise = torch.randn(n, D, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return to_norm(basis.lift(noise * basis.variance.sqrt()), math.sqrt(D)).float()
 
@@ -123,11 +123,11 @@ def nearest(samples: Tensor, found: Tensor) -> Tensor:
 
 def test_inside_a_subspace_the_prior_is_the_law_of_its_directions() -> None:
     span = Subspace.spanned_by(images(SPAN).double().T)
-    basis = SpanBasis.inside(span, Spectrum(), SHAPE)
+    basis = SpanBasis.inside(span, FrequencySpectrum(), SHAPE)
     assert (basis.d, basis.r, basis.cut(7).r) == (SPAN, SPAN, 7)
     assert bool((basis.variance.diff() <= 0).all()), "coarsest first"
     torch.testing.assert_close(basis.lift(basis.lower(torch.eye(SPAN).double())), torch.eye(SPAN).double())
-    law = Spectrum().basis(SHAPE)
+    law = FrequencySpectrum().basis(SHAPE)
     pictures = law.lift(torch.eye(D).double() * law.variance.sqrt())  # their covariance is that of the law
     seen = basis.lower(span.lower(pictures))
     covariance = seen.T @ seen
@@ -162,7 +162,7 @@ def test_a_hard_cut_leaves_nothing_finer() -> None:
 
 
 def test_proposals_point_to_what_is_missing() -> None:
-    basis = Spectrum().basis(SHAPE)
+    basis = FrequencySpectrum().basis(SHAPE)
     rows = basis.lower(DrawnRows(7, 6000, D).block(0, 6000))
     level = Level(basis.variance, 0.0, 0.1, math.sqrt(D), 1.0)
     truth = basis.lower(images(1))
@@ -183,7 +183,7 @@ def result(search: PriorFits) -> PriorFit:
 
 
 def test_copies_are_merged_and_what_is_not_needed_goes() -> None:
-    basis = Spectrum().basis(SHAPE)
+    basis = FrequencySpectrum().basis(SHAPE)
     rows = basis.lower(DrawnRows(8, 900, D).block(0, 900))
     level = Level(basis.variance, 0.0, 1e-3, math.sqrt(D), 1.0)
     truth = basis.lower(images())

@@ -8,7 +8,7 @@ from exhume.attacks.running.loop import run_attack
 from exhume.attacks.tangent.newton import KktAttack
 from exhume.data.config import DataConfig
 from exhume.data.load import load
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 QUICK = KktAttack(starts=1, regrowths=0, stage_iterations=30, ladder=(3.0, 50.0))
@@ -25,12 +25,12 @@ def recognised(config: TwoLayerConfig, samples: int, dim: int, seed: int) -> int
 
 
 def test_one_output_with_a_large_margin_gives_samples_away() -> None:
-    recipe = Recipe(until=1e-6, growing=True)
+    recipe = DescentRecipe(until=1e-6, growing=True)
     config = TwoLayerConfig(width=300, loss="logistic", first_scale=0.05, recipe=recipe)
     assert sum(recognised(config, 6, 20, seed) for seed in SEEDS) >= 8, "of 18"
 
 
 def test_weight_decay_gives_samples_away_from_a_start_of_the_usual_size() -> None:
-    recipe = Recipe(steps=20_000, weight_decay=0.02, until=1e-30)
+    recipe = DescentRecipe(steps=20_000, weight_decay=0.02, until=1e-30)
     config = TwoLayerConfig(width=300, loss="logistic", recipe=recipe)
     assert sum(recognised(config, 5, 12, seed) for seed in SEEDS) >= 9, "of 15"

@@ -1,5 +1,7 @@
 """The linearised equations against naive twins: finite differences, dense inverses, fits without one equation."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer import linearised
 from exhume.attacks.single_layer.lifts import lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import Linearised, unknown_directions
+from exhume.attacks.single_layer.moves import Moved
 from exhume.attacks.single_layer.probing import Probed
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.ridge import RidgeFeatures
@@ -168,3 +171,20 @@ def test_errors_are_those_of_the_samples_that_candidates_stand_for() -> None:
     lengths = torch.stack([(lift(candidates + 1e-6 * way) - lift(candidates)).norm(dim=1) for way in ways]) / 1e-6
     exact = lengths.square().mean(dim=0) / D
     assert float((mean_gains(lift, candidates) / exact).log().abs().max()) < 1
+
+
+@pytest.mark.parametrize("free_norm", [False, True])
+@pytest.mark.parametrize(("name", "k"), [("tanh", 1), ("gelu", 2)])
+def test_what_moves_make_up_for_is_the_same_by_products_and_by_factors(name: str, k: int, free_norm: bool) -> None:
+    loss, candidates = problem(name, k, False, p=400, free=free_norm)
+    fit = loss.fit(candidates)
+    exact, found = Linearised.at(loss, fit), Moved.at(loss, fit)
+    assert found.features.p < exact.features.p, "fewer rows are enough"
+    part = loss.part(found.features.p)
+    exact = Linearised.at(part, replace(part.fit(candidates), coefficients=fit.coefficients))
+    changes = found.change(normal(M, found.features.p, seed=10))
+    made_up = exact.tangents @ normal(exact.tangents.shape[1], seed=11)
+    changes = torch.cat([changes, made_up[None]])
+    expected, left = (at.not_made_up(changes).square().sum(dim=1) for at in (exact, found))
+    torch.testing.assert_close(left[:-1], expected[:-1], rtol=0.02, atol=0)
+    assert float(left[-1]) < 1e-12

@@ -9,8 +9,9 @@ from torch import nn
 
 from exhume.attacks.foundation.judgement import Resources
 from exhume.attacks.foundation.retraction import to_norm
-from exhume.attacks.modules.case import ModuleCase, curvature, split_coordinates
-from exhume.attacks.modules.linearised import expected_squares
+from exhume.attacks.modules import linearised
+from exhume.attacks.modules.case import ModuleCase, split_coordinates
+from exhume.attacks.modules.linearised import _preconditioner, dense, expected_squares, probed
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.running.loop import Limits, run_attack
 from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -82,11 +83,16 @@ def test_the_curvature_is_that_of_the_dense_jacobians() -> None:
     fit = loss.fit(samples)
     jacobians = [torch.func.jacrev(lambda x: loss.features.evaluate(x[None])[0])(x) for x in samples]
     overlap = torch.tensor([[float((a * b).sum()) for b in jacobians] for a in jacobians], dtype=torch.float64)
-    dense = (fit.coefficients @ fit.coefficients.T) * overlap / D
-    found = curvature(loss, fit)
-    scale = dense.diagonal().rsqrt()
-    difference = (found - dense) * scale[:, None] * scale
-    assert float(difference.abs().max()) < 0.5  # sixteen random probes
+    exact = (fit.coefficients @ fit.coefficients.T) * overlap / D
+    inverse, moment = _preconditioner(loss, fit, loss.features.linearise(samples))
+    assert moment is not None
+    found = torch.linalg.inv(inverse)
+    scale = exact.diagonal().rsqrt()
+    difference = (found - exact) * scale[:, None] * scale
+    assert float(difference.abs().max()) < 0.5, "two dozen random cotangents"
+    mean = sum(jacobian.T @ jacobian for jacobian in jacobians)
+    assert isinstance(mean, torch.Tensor)
+    torch.testing.assert_close(moment @ moment.T, mean / mean.diagonal().mean(), rtol=0.5, atol=0.4)
 
 
 def test_the_truth_is_trusted_and_strangers_are_not() -> None:
@@ -132,11 +138,41 @@ def test_the_error_to_expect_is_that_of_a_fit_to_noise(norm_known: bool) -> None
         noisy = noise**0.5 * torch.randn(clean.residual.shape, generator=stream, dtype=torch.float64)
         left = noisy - (clean.gram_inverse @ (clean.features @ noisy.T)).T @ clean.features
         moved = expected_squares(loss, replace(clean, residual=left), 0.0, not norm_known)
-        assert moved is not None
         steps.append(moved * sizes)
     found = expected_squares(loss, replace(clean, residual=torch.zeros_like(clean.residual)), noise, not norm_known)
-    assert found is not None
     assert torch.allclose(torch.stack(steps).mean(dim=0), found * sizes, rtol=0.3)
+
+
+def test_the_curvature_is_the_same_whatever_part_of_its_columns_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, samples = case_of(noise=1e-2)
+    loss = case.problem.loss
+    fit = loss.fit(samples)
+    at_once = dense(loss, fit, True)
+    monkeypatch.setattr(linearised, "HELD_NUMBERS", 2 * N * H)
+    for one, other in zip(at_once, dense(loss, fit, True), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("free_norms", [False, True])
+def test_products_say_of_the_curvature_what_its_factors_say(monkeypatch: pytest.MonkeyPatch, free_norms: bool) -> None:
+    case, samples = case_of(noise=1e-2)
+    loss = case.problem.loss
+    fit = loss.fit(samples)
+    monkeypatch.setattr(linearised, "PROBES", 100)
+    (exact, step), (found, same) = dense(loss, fit, free_norms), probed(loss, fit, free_norms)
+    assert 0.5 < float((same / step).min()) <= float((same / step).max()) < 2
+    assert 0.7 < float((found / exact).min()) <= float((found / exact).max()) < 1.4
+
+
+@pytest.mark.parametrize("most", [1200, 0])
+def test_whatever_the_size_what_a_layer_is_blind_to_is_not_called(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One direction of six that the first layer sees at a ten-thousandth, by factors and by products."""
+    monkeypatch.setattr(linearised, "DENSE", most)
+    case, samples = case_of(noise=1e-3, dim=1e-4, norm=False)
+    turned = samples * torch.tensor([*[1.0] * (D - 1), -1.0]).double()
+    assert max(case.judge(turned).certificate.confidence) < 0.5
+    seen, others = case_of(noise=1e-3, norm=False)
+    assert min(seen.judge(others).certificate.confidence) > 0.5
 
 
 def test_a_method_for_the_other_kind_of_features_is_refused_in_one_line() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from exhume.attacks.foundation.projection import removal_costs
+from exhume.attacks.foundation.projection import Projection, removal_costs
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.modules.coordinates import Coordinates
 from exhume.attacks.modules.newton import ModuleNewton
@@ -149,7 +149,7 @@ def test_the_two_loops_are_the_dense_bfgs_inverse() -> None:
     torch.testing.assert_close(descend(gradient, steps, changes).reshape(6), -inverse @ gradient.reshape(6))
 
 
-def runs_from(problem: ModuleProblem, z: Tensor, iterations: int) -> list[Run]:
+def runs_from(problem: ModuleProblem, z: Tensor, iterations: int) -> list[Run[Projection]]:
     coordinates, rule = Coordinates.smooth(problem.norm, SHAPE, 1.0, z), QuasiNewton()
     return list(rule.refine(problem.loss, coordinates, rule.start(problem.loss, coordinates, z), iterations))
 

@@ -19,7 +19,7 @@ from exhume.metrics.floor import floor_of
 from exhume.observation import Observation
 from exhume_papers.victims.network import train_network
 from exhume_papers.victims.network_plans import FactoryConfig
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
 NETS = """
 from torch import nn
@@ -34,7 +34,7 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Dataset, Ob
     (tmp_path / "users_tangent_nets.py").write_text(NETS)
     monkeypatch.chdir(tmp_path)
     data = load(DataConfig.parse(name="faces", samples=2, side=5, seed=seeds.derive(0, "data"), dtype="float64"))
-    recipe = Recipe(until=1e-5, steps=500, step_size=0.01)  # measuring a step costs seconds
+    recipe = DescentRecipe(until=1e-5, steps=500, step_size=0.01)  # measuring a step costs seconds
     config = FactoryConfig.parse(factory="users_tangent_nets:small", features_at="midpoint", recipe=recipe)
     return data, train_network(config, data).observation
 

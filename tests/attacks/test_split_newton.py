@@ -18,7 +18,7 @@ from exhume.attacks.running.loop import Attacked, Limits, Progress, run_attack
 from exhume.attacks.single_layer.levenberg import Levenberg
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.span import SpanLoss
-from exhume.attacks.single_layer.split_newton import POLISH, SplitNewton, _Search
+from exhume.attacks.single_layer.split_newton import POLISH, SplitNewton, _SplitSearch
 from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.errors import ExhumeError, UsageError
@@ -350,7 +350,7 @@ def test_a_wrong_sign_that_the_search_left_is_turned_by_the_last_phase() -> None
     *_, stuck = rule.refine(loss, loss.fit(wrong), problem.norm, iterations=40)
     assert signed_error(samples, stuck.candidates) > 0.15
     planted = replace(problem, start=stuck.candidates, samples=10)
-    search = _Search(SPLIT_STEPS, planted, None)
+    search = _SplitSearch(SPLIT_STEPS, planted, None)
     search.phase = POLISH
     *_, last = search.run()
     assert signed_error(samples, last.candidates) < 1e-4

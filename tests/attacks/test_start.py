@@ -18,12 +18,12 @@ from exhume.observation import Observation, load_observation, save_observation
 from exhume.start_rule import StartRule
 from exhume_papers.victims.network import train_network
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, TwoLayerVictim, train_two_layer
 
 FACES = load(DataConfig(name="faces", samples=3, side=5))
 SEED = 4
-RECIPE = Recipe(until=1e-2)
+RECIPE = DescentRecipe(until=1e-2)
 OURS = "users_start_nets:small"
 USERS = """
 from torch import nn
@@ -42,7 +42,7 @@ def users_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 
 def two_layer(**fields: object) -> TwoLayerVictim:
-    recipe = Recipe(weight_decay=0.7, steps=60)
+    recipe = DescentRecipe(weight_decay=0.7, steps=60)
     config = TwoLayerConfig.parse(**{"width": 150, "seed": SEED, "initial": "seed", "recipe": recipe, **fields})
     return train_two_layer(config, FACES)
 

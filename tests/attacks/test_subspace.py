@@ -23,7 +23,7 @@ from exhume.metrics.errors import evaluate
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome
 from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 D, R, N = 100, 4, 5
@@ -111,7 +111,7 @@ def test_a_span_from_moments_is_released_to_the_whole_space() -> None:
 
 
 def test_adam_is_refused_where_the_first_layer_is_insisted_on_and_told_where_it_is_not() -> None:
-    observation, _ = two_layer(recipe=Recipe(method="adam", steps=50))
+    observation, _ = two_layer(recipe=DescentRecipe(method="adam", steps=50))
     with pytest.raises(ExhumeError, match=r"change has low rank, found that its change has full rank .* such as Adam"):
         run_attack(observation, SubspaceAttack("first-layer", QUICK))
     method = chosen(known=Outline.of(observation).subspace, options={"iterations": 5})

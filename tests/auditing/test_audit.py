@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import exhume
-from exhume.auditing.audit import AuditSettings
 from exhume.errors import ExhumeError, UsageError
 from exhume.report.page import rebuild, render
 from exhume.verdicts import Verdict
@@ -126,7 +125,7 @@ def test_the_training_that_the_attacks_cannot_judge_is_told_and_never_called_not
         assert audit.verdict is not Verdict.RECOVERED
         if ground == "inconclusive":
             assert audit.verdict is Verdict.INCONCLUSIVE
-            assert "cannot judge this training (Adam, AdamW, RMSprop; Data augmentation)" in audit.sentence
+            assert "assumes another training than this one (Adam, AdamW, RMSprop; Data augmentation)" in audit.sentence
 
 
 def test_the_records_measure_the_assumption_beside_what_was_told(fitted: Any) -> None:
@@ -180,16 +179,17 @@ def test_a_small_script_of_its_own_is_audited_with_the_start_it_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("options", "words"),
     [
-        ({"seconds": 0.0}, "positive budget"),
-        ({"samples": 0}, "at least 1 sample"),
-        ({"recipe": ("magic",)}, "ways of training out of gd, sgd"),
+        ({"budget": 0}, "budget to be greater"),
+        ({"samples": 0}, "samples to be greater than or equal to 1"),
+        ({"recipe": ["magic"]}, "ways of training out of gd, sgd"),
+        ({"what_if": ["int8"], "budgets": 3}, "found 'budgets'"),
     ],
 )
-def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], words: str) -> None:
+def test_wrong_options_are_refused_at_once(fitted: Any, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        AuditSettings(**settings)
+        exhume.audit_features(fitted.rows, fitted.weights, "relu", **options)
 
 
 def test_defences_are_checked_before_time_is_spent(fitted: Any) -> None:

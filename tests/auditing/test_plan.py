@@ -1,5 +1,7 @@
+import copy
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -36,6 +38,30 @@ def test_the_number_of_samples_is_told_last_and_only_where_it_is_known(fitted: A
     unknown = make_plan(target, None, 0)
     assert [offer.samples for offer in unknown.offers] == [None, None]
     assert "has to be told n" in {line.method: line.why for line in unknown.passed_over}["heavy-ball"]
+
+
+@pytest.mark.parametrize(
+    ("n", "recipe", "first"),
+    [
+        (20, (), ["silent-units", "firing-patterns"]),
+        (5, (), ["silent-units", "subspace"]),
+        (20, ("adam",), ["silent-units", "subspace"]),
+    ],
+)
+def test_more_samples_than_dimensions_get_the_attack_that_is_made_for_them(
+    n: int, recipe: tuple[str, ...], first: list[str]
+) -> None:
+    """Behind three others it gets what they leave of the budget, and none of them has a span to search in."""
+    torch.manual_seed(0)
+    inputs, labels = torch.randn(n, 8), torch.arange(n) % 2
+    model = nn.Sequential(nn.Linear(8, 200), nn.ReLU(), nn.Linear(200, 2))
+    before, optimiser = copy.deepcopy(model.state_dict()), torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(50):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimiser.step()
+    plan = make_plan(target_of_module(model, input_shape=(8,), initial=before), None, 0, recipe)
+    assert [offer.method for offer in plan.offers][:2] == first
 
 
 def test_the_first_attack_that_decides_ends_the_plan(fitted: Any) -> None:

@@ -22,6 +22,7 @@ from exhume.features.rows import HeldRows
 from exhume.observation import Knowledge, Observation
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume.report.content import case_of, describe, gather
+from exhume.report.numbers import plain
 from exhume.report.page import render
 from exhume.report.subject import Artefact, Subject, attempt_line
 from exhume.report.verdict import verdict
@@ -291,3 +292,19 @@ def test_what_would_have_helped_is_what_was_not_given(tmp_path: Path) -> None:
     assert bare.summary["stronger"] == bare.subject.stronger
     page = bare.save(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "What would have made this audit stronger" in page
+
+
+def test_how_far_features_moved_is_measured_where_the_records_are() -> None:
+    """Random inputs may see far less of it than the data: nobody says "little" of them."""
+    victim = of_digits(steps=300)
+    stated = [
+        exhume.audit(victim.model, initial=victim.before, budget=1.0, truth=truth).content()["recipes"]["measured"]
+        for truth in (victim.rows, None)
+    ]
+    ends = [copy.deepcopy(victim.model) for _ in range(2)]
+    ends[0].load_state_dict(victim.before)
+    then, now = (end[:-1](victim.rows).detach().double() for end in ends)
+    moved = float((now - then).norm() / now.norm())
+    assert any(line.startswith(f"The features of these records moved by {plain(moved)}") for line in stated[0])
+    assert any("features of the candidates" in line or "features of random inputs" in line for line in stated[1])
+    assert not any(line.endswith("little.") for line in stated[1])

@@ -5,6 +5,7 @@ import csv
 import json
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,8 @@ def test_a_column_of_hundreds_is_rounded_to_hundreds() -> None:
     table = scale(read_table(Path("a.csv")), "standard")
     assert [column.decimals for column in table.columns] == [-2, 0]
     wage, age = table.back(table.rows()[3] + 0.1)
-    assert wage == table.cells[3][0]
-    assert age == table.cells[3][1]
+    assert wage == table.record(3)[0]
+    assert age == table.record(3)[1]
 
 
 def test_scales_come_from_json_and_from_a_scaler(tmp_path: Path) -> None:
@@ -163,6 +164,67 @@ def test_a_table_that_unpacks_to_more_is_refused_before_it_is_read(monkeypatch: 
     pq.write_table(pa.table({"a": [[1], [2]]}), "b.parquet")
     with pytest.raises(ExhumeError, match="expected numbers and texts"):
         read_table(Path("b.parquet"))
+
+
+def peak_of_reading(path: Path) -> int:
+    """Megabytes by which the process grew."""
+    line = (
+        "import resource, sys; from pathlib import Path; import pyarrow.parquet; "
+        "from exhume.data.tables.reading import read_table; told = lambda: "
+        "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = told(); table = read_table(Path(sys.argv[1])); "
+        "print(len(table), table.record(0), (told() - before) // 1024)"
+    )
+    done = subprocess.run([sys.executable, "-c", line, str(path)], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+@pytest.mark.parametrize("cell", [0.0, "x" * 1000], ids=["numbers", "texts"])
+def test_a_table_takes_no_more_memory_than_its_numbers(cell: float | str) -> None:
+    """Four million equal cells in a small file: an array of them, and no object or copy of a text for each."""
+    values = pa.array([cell]).take(pa.array(np.zeros(100_000, np.int32)))
+    with pq.ParquetWriter("a.parquet", pa.schema([("a", values.type)])) as writer:
+        for _ in range(40):
+            writer.write_table(pa.table({"a": values}))
+    assert Path("a.parquet").stat().st_size < 1_000_000
+    assert peak_of_reading(Path("a.parquet")) < 250
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_too_many_columns_are_refused(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exhume.data.tables.reading.MOST_COLUMNS", 3)
+    path = Path(f"a.{suffix}")
+    if suffix == "csv":
+        path.write_text("a,b,c,d\n1,2,3,4\n")
+    else:
+        pq.write_table(pa.table({name: [1] for name in "abcd"}), path)
+    with pytest.raises(ExhumeError, match="at most 3 columns"):
+        read_table(path)
+
+
+def test_a_parquet_file_reads_as_the_same_csv() -> None:
+    lines = {
+        "a": [1.5, 2.25, 1e20],
+        "b": [100, 200, -300],
+        "c": ["Ulm", "Bern", "Ulm"],
+        "d": [True, False, True],
+        "e": ["1.50", "2", "3.125"],
+    }
+    pq.write_table(pa.table(lines), "a.parquet", row_group_size=2)
+    with Path("a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([lines, *zip(*({**lines, "d": [1, 0, 1]}).values(), strict=True)])
+    one, other = read_table(Path("a.parquet")), read_table(Path("a.csv"))
+    assert one.columns == other.columns
+    assert [one.record(at) for at in range(3)] == [other.record(at) for at in range(3)]
+    pq.write_table(pa.table({"a": [1.0, float("nan")]}), "b.parquet")
+    with pytest.raises(ExhumeError, match="found none in record 2"):
+        read_table(Path("b.parquet"))
+
+
+def test_categories_that_would_fill_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exhume.data.tables.table.MOST_NUMBERS", 8)
+    Path("a.csv").write_text("a\nx\ny\nz\n")
+    with pytest.raises(ExhumeError, match="at most 8 numbers"):
+        read_table(Path("a.csv")).rows()
 
 
 def trained_on(table: Table, labels: torch.Tensor) -> None:
@@ -266,7 +328,7 @@ def test_a_scaler_may_be_one_of_all_numbers_with_those_of_categories(tmp_path: P
     path = save_skops(scaler, tmp_path / "scaler.skops")
     for how in (str(path), "standard-all"):
         np.testing.assert_allclose(scale(table, how).rows(), scaler.transform(plain), atol=1e-5)
-        assert scale(table, how).back(scale(table, how).rows()[4]) == table.cells[4]
+        assert scale(table, how).back(scale(table, how).rows()[4]) == table.record(4)
     told = {column.name: [0, 1] for column in table.columns} | {"city": [[0.5, 2], [0, 1], [0, 1]]}
     Path("s.json").write_text(json.dumps(told))
     made = scale(table, "s.json").rows().double().numpy()

@@ -14,15 +14,16 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume.experiments.run import RunFolder
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
-from exhume.report.content import collect
-from exhume.report.page import render
+from exhume.report.page import write_page
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.random_features import RandomFeaturesConfig
+from run_content import collect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PATIENCE = 60_000  # milliseconds: what stands on a page after a moment takes longer on a busy machine
 VIEWPORT: "ViewportSize" = {"width": 1200, "height": 900}
 
 
@@ -35,6 +36,7 @@ def browser() -> "Iterator[Browser]":
     with playwright.sync_playwright() as driver:
         # inside a container Chromium has no sandbox of its own; the page is ours, and there is no network for it
         started = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        playwright.expect.set_options(timeout=PATIENCE)
         yield started
         started.close()
 
@@ -69,7 +71,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (run.path / "truth.safetensors").unlink()
     contents["no truth"] = collect(run, reveal=False)
     for name, content in contents.items():
-        (folder / f"{name}.html").write_text(render(content), encoding="utf-8")
+        write_page(content, folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in contents}
 
 

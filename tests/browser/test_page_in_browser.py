@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from page_checks import CONTRAST
+from exhume.files import read_json
+from exhume.report.page import render
+from page_checks import CONTRAST, HEADINGS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 Visit = Callable[..., Any]
 Keep = Callable[..., None]
 PHONE: "ViewportSize" = {"width": 375, "height": 844}
+DESK: "ViewportSize" = {"width": 1200, "height": 900}
 PAPER: "ViewportSize" = {"width": 718, "height": 1000}
 READY = "performance.getEntriesByName('ready')[0].startTime"
 
@@ -38,6 +41,7 @@ def test_it_opens_without_complaints_or_a_single_request(visit: Visit, pages: di
     assert outside == [pages[name].as_uri()]
     assert overflow(opened.page) == 0
     assert opened.page.locator("h1").inner_text().startswith("Partly recovered: ")
+    assert opened.page.evaluate(HEADINGS) == []
 
 
 def test_it_can_be_used_within_a_second(browser: "Browser", pages: dict[str, Path]) -> None:
@@ -185,6 +189,33 @@ def test_a_phone_shows_everything_without_sideways_scrolling(visit: Visit, keep:
     ends = page.eval_on_selector_all("section > *", "all => all.map(e => e.getBoundingClientRect().right)")
     assert max(ends) <= PHONE["width"]
     keep(page, f"phone-{name.replace(' ', '-')}")
+
+
+def test_on_a_phone_a_reason_stands_below_its_row(browser: "Browser", pages: dict[str, Path], tmp_path: Path) -> None:
+    """A row with many columns is not scrolled sideways, and what was not made is a list, not rows of dashes."""
+    content = read_json(pages["blurred"].with_suffix(".json"))
+    attempt = {"method": "split-newton", "told": None, "why": "It fits.", "seed": 1, "outcome": "partial", "note": ""}
+    numbers = {"candidates": 3, "loss": 1e-3, "held_out_loss": 0.02, "passes": 300.0, "seconds": 1.5}
+    why = "A long reason, which goes on and on, so that it would have a column of its own on a desk. " * 2
+    layer = {"name": "head", "kind": "Linear", "parameters": 60, "leak": "attacked", "why": why}
+    way = {"title": "Plain descent", "told": True, "judged": "yes", "why": why}
+    content |= {"attempts": [attempt | numbers], "passed_over": [{"method": "replay", "why": "No recipe."}]}
+    content |= {"layers": [layer], "recipes": {"lines": [way], "measured": [], "broken": [], "told": ["plain"]}}
+    (tmp_path / "audit.html").write_text(render(content), encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "audit.html").as_uri())
+    assert page.locator("#not-made li").all_inner_texts() == ["replay: No recipe."]
+    assert page.locator("#attack tbody tr").count() == 1
+    boxes = "rows => rows.map(row => [...row.children].map(cell => cell.getBoundingClientRect().toJSON()))"
+    for size, below in ((PHONE, True), (DESK, False)):
+        page.set_viewport_size(size)
+        assert overflow(page) == 0
+        rows = page.eval_on_selector_all("table.cards tbody tr", boxes)
+        assert len(rows) == 3
+        for *cells, reason in rows:
+            assert (reason["top"] >= max(cell["bottom"] for cell in cells) - 1) is below
+            assert all(cell["right"] <= size["width"] for cell in (*cells, reason))
+    page.close()
 
 
 def test_on_paper_there_is_no_button_and_nothing_is_cut_off(visit: Visit, keep: Keep, tmp_path: Path) -> None:

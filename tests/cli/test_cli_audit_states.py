@@ -72,7 +72,8 @@ def test_an_earlier_checkpoint_is_a_start(exhume: Command) -> None:
 
 
 def test_the_seed_is_found_where_the_layer_is_not_drawn_first(here: Path) -> None:
-    from exhume.auditing.from_files import _build, found_seed
+    from exhume.auditing.drawn_start import found_seed
+    from exhume.auditing.from_files import _build
 
     model = _build("users_states:Later", 17)
     inputs = torch.randn(12, 40, generator=torch.Generator().manual_seed(0))

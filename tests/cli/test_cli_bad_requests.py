@@ -132,6 +132,7 @@ WRONG_USAGE = [
     "attack {run} --seed -1",
     # the rest
     "gauge",
+    "gauge {folder} --dim 10",
     "gauge --params 100",
     "gauge --dim 100",
     "gauge --params 0 --dim 10",
@@ -165,7 +166,6 @@ COULD_NOT = [
     "runs {file}",
     "gauge {new} --dim 10",
     "gauge {file} --dim 10",
-    "gauge {folder} --dim 10",
     "demo --out {file}/demo",
     "data fetch cifar10 --data-dir {file}/data --source http://127.0.0.1:1/archive",
 ]

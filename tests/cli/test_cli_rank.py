@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from exhume.data.config import DataConfig
 from exhume.data.load import load
+from published_files import save_skops
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SPEC = "users_probe_nets:wide"
@@ -116,6 +117,80 @@ def test_a_head_and_embeddings_in_files_need_no_model(exhume: Command, tmp_path:
     assert (tmp_path / "ranked" / "ranking.csv").is_file()
     alone = exhume("rank", "head.safetensors", "--candidates", "others.safetensors", "--out", "ranked")
     assert "by score alone: p-values need --non-members" in alone.stdout
+    page = (tmp_path / "ranked" / "ranking.html").read_text()
+    assert "Give --non-members" in page
+    assert "Members found" not in page
+
+
+def test_a_name_of_a_record_is_no_markup_on_the_page(exhume: Command, tmp_path: Path) -> None:
+    train(exhume, "a")
+    write_faces(tmp_path / "mine", 0, 20)
+    (tmp_path / "mine" / "000.png").rename(tmp_path / "mine" / "<img src=x>.png")
+    shown = exhume("rank", "a", "--candidates", "mine", "--model", SPEC, "--out", "ranked")
+    assert shown.returncode == 0, shown.stderr
+    page = (tmp_path / "ranked" / "ranking.html").read_text()
+    assert "&lt;img src=x&gt;.png" in page
+    assert "<img" not in page
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> np.ndarray:
+    """200 embeddings, of which a ridge regression is trained on the first 60: pool.npy, members.csv, head.skops."""
+    from sklearn.linear_model import Ridge
+
+    dice = np.random.default_rng(0)
+    rows, targets = dice.standard_normal((200, 300)), dice.standard_normal(200)
+    save_skops(Ridge(1.0, fit_intercept=False).fit(rows[:60], targets[:60]), tmp_path / "head.skops")
+    np.savez("pool.npz", embeddings=rows, labels=targets)
+    np.savetxt("members.csv", rows[:60], delimiter=",")
+    names = [f"x{at}" for at in range(300)]
+    table = np.column_stack([rows, targets, np.arange(200) < 60])
+    np.savetxt("pool.csv", table, delimiter=",", header=",".join([*names, "y", "kept"]), comments="")
+    return rows
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--candidates", "pool.npz", "--members", "members.csv"),
+        ("--candidates", "pool.csv", "--members", "kept", "--label", "y"),
+    ],
+    ids=["rows", "column"],
+)
+def test_known_members_give_the_rates_without_a_run(exhume: Command, pool: np.ndarray, given: tuple[str, ...]) -> None:
+    found = summary_of(exhume("rank", "head.skops", *given, "--out", "ranked", "--json"))
+    assert found["rank_members"] == 60
+    assert found["rank_non_members"] == 70  # half of the others calibrate
+    assert found["rank_tpr_at_1_percent"] > 0.9
+    low, high = found["rank_tpr_at_0_1_percent_interval"]
+    assert low <= found["rank_tpr_at_0_1_percent"] <= high
+    page = Path("ranked/ranking.html").read_text()
+    share, (least, most) = found["rank_tpr_at_1_percent"], found["rank_tpr_at_1_percent_interval"]
+    assert f"{share:.0%} of the members ({least:.0%} to {most:.0%}) are found at 1 % false alarms" in page
+    assert page.count("<td>yes</td>") >= 18, "of the 20 records at the top"
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("members", "complaint"),
+    [
+        ("nowhere", "found no nowhere"),
+        ("others.npy", "found 3 of 3 that are not"),
+        ("narrow.npy", "members of 300 numbers"),
+    ],
+)
+def test_members_have_to_be_in_the_pool(exhume: Command, pool: np.ndarray, members: str, complaint: str) -> None:
+    np.save("others.npy", pool[:3] + 1)
+    np.save("narrow.npy", pool[:3, :7])
+    done = exhume("rank", "head.skops", "--candidates", "pool.npz", "--members", members, "--out", "ranked")
+    assert done.returncode == 2
+    assert complaint in done.stderr
+
+
+def test_a_column_of_members_says_yes_or_no(exhume: Command, pool: np.ndarray) -> None:
+    done = exhume("rank", "head.skops", "--candidates", "pool.csv", "--members", "y", "--out", "ranked")
+    assert done.returncode == 2
+    assert "expected 0 or 1 in the column 'y'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_one_process_then_two_then_one_end_as_if_nothing_had_happened(
     assert [line for line in lost.stderr.splitlines() if line.startswith("exhume:")] == [LOST]
     assert lost.stdout == ""
     assert RunFolder(run).checkpoint.read_bytes() != saved, "the first rank saves where it is when another one dies"
-    assert not RunFolder(run).has_reconstruction()
+    assert not (run / "reconstruction.safetensors").exists()
 
     assert exhume("attack", run, *options).returncode == 0
     assert_same_attack(RunFolder(run), RunFolder(alone))

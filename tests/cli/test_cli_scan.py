@@ -69,8 +69,8 @@ def test_every_stored_row_is_written_for_the_owner_alone(exhume: Command, tmp_pa
     assert "wrote 150 stored records" in shown.stdout
     with (tmp_path / "rows.csv").open() as file:
         table = list(csv.reader(file))
-    assert table[0] == ["where", "place", "training_row", "x0", "x1", "x2", "x3"]
-    np.testing.assert_array_equal(np.array([row[3:] for row in table[1:]], float), iris()[0])
+    assert table[0] == ["where", "place", "training_row", "label", "x0", "x1", "x2", "x3"]
+    np.testing.assert_array_equal(np.array([row[4:] for row in table[1:]], float), iris()[0])
     assert [int(row[2]) for row in table[1:]] == list(range(150))
     assert stat.S_IMODE((tmp_path / "rows.csv").stat().st_mode) == 0o600
 

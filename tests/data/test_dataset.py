@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exhume.data.config import Norm, Standardise
 from exhume.data.dataset import Preparation, downsample, prepare
+from exhume.data.image_scales import Norm, Standardise
 from exhume.errors import ExhumeError, UsageError
 
 

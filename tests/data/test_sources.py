@@ -5,11 +5,10 @@ from importlib.metadata import EntryPoint
 import pytest
 import torch
 
-from exhume.data.config import DataConfig, check_images
+from exhume.data.config import SOURCES, DataConfig, DataSource, check_images, register_data
 from exhume.data.dataset import Dataset
 from exhume.data.image_set import ImageSet, as_dataset
 from exhume.data.load import load
-from exhume.data.sources import SOURCES, DataSource, register_data
 from exhume.errors import ExhumeError, UsageError
 
 

@@ -142,9 +142,9 @@ def test_the_kept_coefficients_are_those_of_the_weights(tmp_path: Path) -> None:
 def test_an_attack_is_kept_with_its_trace(tmp_path: Path) -> None:
     train(tmp_path / "run")
     run = RunFolder(tmp_path / "run")
-    assert not run.has_reconstruction()
+    assert not (run.path / "reconstruction.safetensors").exists()
     summary = run.save_attack(found(), TRACE)
-    assert run.has_reconstruction()
+    assert (run.path / "reconstruction.safetensors").exists()
     assert run.summary() == summary
     assert {
         "method": "heavy-ball",

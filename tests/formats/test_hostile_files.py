@@ -16,7 +16,9 @@ import torch
 from onnx import TensorProto, helper
 from safetensors.numpy import save_file
 
-from exhume.errors import ExhumeError
+from exhume.errors import ExhumeError, UsageError
+from exhume.formats.chain_of_onnx import chain_of_onnx
+from exhume.formats.onnx_file import DEEPEST
 from exhume.formats.reading import kind_of, read_contents
 from published_files import fitted, iris, save_keras, save_skops, some_layers
 
@@ -226,6 +228,86 @@ def onnx_cut(folder: Path) -> Path:
     return folder / "a.onnx"
 
 
+def graph_in(graph: onnx.GraphProto) -> onnx.GraphProto:
+    """A graph whose only node holds another one."""
+    other = helper.make_graph([], "e", [], [])
+    node = helper.make_node("If", ["c"], ["o"], then_branch=graph, else_branch=other)
+    return helper.make_graph([node], "g", [], [])
+
+
+def onnx_deep(folder: Path) -> Path:
+    graph = helper.make_graph([], "g", [], [], initializer=[])
+    for _ in range(DEEPEST + 1):
+        graph = graph_in(graph)
+    (folder / "a.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    return folder / "a.onnx"
+
+
+def onnx_deeper_than_protobuf(folder: Path) -> Path:
+    """Three messages a level; written by hand, because protobuf does not."""
+
+    def field(number: int, content: bytes) -> bytes:
+        length, size = b"", len(content)
+        while size > 127:
+            length, size = length + bytes([size % 128 + 128]), size // 128
+        return bytes([number * 8 + 2]) + length + bytes([size]) + content
+
+    graph = b""
+    for _ in range(5_000):
+        graph = field(1, field(5, field(6, graph)))
+    (folder / "a.onnx").write_bytes(field(7, graph))
+    return folder / "a.onnx"
+
+
+def onnx_function_deep(folder: Path) -> Path:
+    graph = helper.make_graph([], "g", [], [])
+    for _ in range(DEEPEST):
+        graph = graph_in(graph)
+    node = helper.make_node("If", ["c"], ["o"], then_branch=graph, else_branch=graph)
+    function = helper.make_function("own", "F", ["c"], ["o"], [node], [helper.make_opsetid("", 17)])
+    call = helper.make_node("F", ["c"], ["o"], domain="own")
+    model = helper.make_model(helper.make_graph([call], "g", [], []), functions=[function])
+    (folder / "a.onnx").write_bytes(model.SerializeToString())
+    return folder / "a.onnx"
+
+
+def onnx_constant_outside(folder: Path) -> Path:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3], data_location=TensorProto.EXTERNAL)
+    graph = helper.make_graph([helper.make_node("Constant", [], ["k"], value=tensor)], "g", [], [])
+    (folder / "a.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    return folder / "a.onnx"
+
+
+# archives that grow
+
+
+def keras_config_bomb(folder: Path) -> Path:
+    content = {"config.json": b"[" + b" " * (80 * 2**20) + b"]", "metadata.json": b"{}", "model.weights.h5": b""}
+    return zipped(folder / "a.keras", content, zipfile.ZIP_DEFLATED)
+
+
+def keras_weights_bomb(folder: Path) -> Path:
+    """HDF5 may lie behind anything; these zeros are no HDF5."""
+    config = json.dumps({"class_name": "Sequential", "config": {"layers": []}}).encode()
+    content = {"config.json": config, "model.weights.h5": bytes(80 * 2**20)}
+    return zipped(folder / "a.keras", content, zipfile.ZIP_DEFLATED)
+
+
+def keras_config_deep(folder: Path) -> Path:
+    content = {"config.json": b"[" * 200_000 + b"]" * 200_000, "model.weights.h5": b""}
+    return zipped(folder / "a.keras", content, zipfile.ZIP_DEFLATED)
+
+
+def skops_schema_bomb(folder: Path) -> Path:
+    return zipped(folder / "a.skops", {"schema.json": b" " * (260 * 2**20)}, zipfile.ZIP_DEFLATED)
+
+
+def skops_array_bomb(folder: Path) -> Path:
+    """A header of four numbers in front of zeros without end."""
+    content = {"schema.json": schema(dict_node(x=array_node("a.npy"))), "a.npy": npy(np.zeros(4)) + bytes(80 * 2**20)}
+    return zipped(folder / "a.skops", content, zipfile.ZIP_DEFLATED)
+
+
 # pickles
 
 
@@ -289,6 +371,15 @@ def read_everything(path: Path) -> None:
         (onnx_outside, "in another file, which was not opened"),
         (onnx_that_claims_more, "claims more than it holds"),
         (onnx_cut, "a whole ONNX model"),
+        (onnx_deep, "graphs inside each other"),
+        (onnx_deeper_than_protobuf, "a whole ONNX model"),
+        (onnx_function_deep, "graphs inside each other"),
+        (onnx_constant_outside, "in another file, which was not opened"),
+        (keras_config_bomb, "at most 67,108,864 bytes of 'config.json'"),
+        (keras_weights_bomb, "a whole HDF5 file"),
+        (keras_config_deep, "expected JSON"),
+        (skops_schema_bomb, "at most 268,435,456 bytes of 'schema.json'"),
+        (skops_array_bomb, "expected"),
         (a_pickle, "a pickle, and it was not run; where you trust it: skops.io.dump"),
         (a_joblib, r'skops.io.dump\(joblib.load\("a.joblib"\), "a.skops"\)'),
         (a_checkpoint_with_code, "that is code, and it was not run"),
@@ -326,3 +417,13 @@ def test_a_whole_file_of_each_kind_is_known_by_its_content(tmp_path: Path) -> No
     assert found == {name: name for name in ("skops", "keras", "npz", "npy", "torch")}
     np.testing.assert_array_equal(read_contents(tmp_path / "npz.npz").arrays["x"].read(), x)
     np.testing.assert_array_equal(read_contents(tmp_path / "npy.npy").arrays["npy"].read(), x)
+
+
+def test_layers_of_onnx_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
+    weight = helper.make_tensor("W", TensorProto.FLOAT, [3, 3], np.eye(3, dtype=np.float32).tobytes(), raw=True)
+    nodes = [helper.make_node("Gemm", [one, "W"], [other]) for one, other in (("a", "b"), ("b", "a"))]
+    asked = helper.make_tensor_value_info("a", TensorProto.FLOAT, [None, 3])
+    graph = helper.make_graph(nodes, "g", [asked], [], initializer=[weight])
+    (tmp_path / "a.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    with pytest.raises(UsageError, match="a loop through 'a'"):
+        chain_of_onnx(read_contents(tmp_path / "a.onnx"), tmp_path / "a.onnx")

@@ -17,8 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from exhume.errors import ExhumeError
+from exhume.formats.chain_reading import chain_of
 from exhume.formats.contents import StoredArray
-from exhume.formats.dense_chain import chain_of
 from exhume.formats.pickles import read_program
 from exhume.formats.reading import read_contents
 from published_files import dense_settings, fitted, iris, save_h5, save_keras, save_onnx, save_skops, some_layers

@@ -24,7 +24,7 @@ from exhume.observing.ridge_view import seen_as_ridge
 from exhume.start_rule import StartRule
 from exhume_papers.victims.network import NetworkVictim, train_network
 from exhume_papers.victims.network_plans import FactoryConfig
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
 SHAPE = (1, 5, 5)
 USERS = """
@@ -68,7 +68,7 @@ def trained(name: str) -> tuple[NetworkVictim, nn.Module, dict[str, Tensor]]:
     """A victim whose start is known, and its network for the other doors: a module and the state before training."""
     data = load(DataConfig.parse(name="faces", samples=4, side=5))
     data = replace(data, class_names=("a", "b"), class_index=torch.arange(4) % 2)
-    config = FactoryConfig(factory=f"users_door_nets:{name}", features_at="midpoint", recipe=Recipe(steps=20))
+    config = FactoryConfig(factory=f"users_door_nets:{name}", features_at="midpoint", recipe=DescentRecipe(steps=20))
     victim = train_network(config, data)
     features, head = victim.observation.features, victim.observation.head
     assert isinstance(features, ModuleFeatures)

@@ -55,7 +55,7 @@ def test_the_head_alone() -> None:
     assert torch.equal(seen.head - seen.initial_head, seen.observation.weights)
     assert seen.observation.knowledge.initial == "known"
     assert seen.drift is None, "nobody knows how far the features moved"
-    assert not seen.observation.knowledge.initial_body
+    assert seen.observation.knowledge.initial_body is None
     assert seen.observation.ridge.trained
     assert (seen.observation.ends, seen.observation.layers, seen.observation.initial_rows) == (None, (), None)
     assert torch.equal(seen.observation.weights, whole.observation.weights)

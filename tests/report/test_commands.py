@@ -21,7 +21,7 @@ from exhume_papers.victims.glm import GlmConfig
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
 from exhume_papers.victims.privacy import Privacy
 from exhume_papers.victims.random_features import RandomFeaturesConfig
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig
 from exhume_papers.victims.victim_config import VictimConfig
 
@@ -75,7 +75,9 @@ def test_data_of_before_are_asked_for_again(make_run: Callable[..., RunFolder], 
     assert "somebody" not in train
 
 
-RECIPE = Recipe(method="sgd", momentum=0.5, weight_decay=0.1, batch_size=2, step_size=0.1, until=0.01, steps=7, seed=9)
+RECIPE = DescentRecipe(
+    method="sgd", momentum=0.5, weight_decay=0.1, batch_size=2, step_size=0.1, until=0.01, steps=7, seed=9
+)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +88,11 @@ RECIPE = Recipe(method="sgd", momentum=0.5, weight_decay=0.1, batch_size=2, step
         RandomFeaturesConfig(params=9, privacy=Privacy(noise=2.0, clip=3.0, steps=9), seed=9),
         GlmConfig(loss="square", penalty=0.1, seed=9),
         TwoLayerConfig(width=9, loss="logistic", outputs=1, recipe=RECIPE, zero_head=True, seed=9),
-        TwoLayerConfig(width=9, outputs=1, recipe=Recipe(growing=True, seed=9), first_scale=0.1, seed=9,
+        TwoLayerConfig(width=9, outputs=1, recipe=DescentRecipe(growing=True, seed=9), first_scale=0.1, seed=9,
                        knows_first_layer=True),
-        TwoLayerConfig(width=9, outputs=1, privacy=Privacy(epsilon=1.5), initial="seed", recipe=Recipe(seed=9), seed=9),
+        TwoLayerConfig(
+            width=9, outputs=1, privacy=Privacy(epsilon=1.5), initial="seed", recipe=DescentRecipe(seed=9), seed=9
+        ),
         ResNetConfig(channels=9, outputs=1, kernel=3, recipe=RECIPE, features_at="midpoint", seed=9),
         VisionTransformerConfig(embedding=8, outputs=1, patch=1, recipe=RECIPE, initial="distribution", seed=9),
         FactoryConfig(factory="my.nets:small", head="fc", input_shape=(1, 5, 5), recipe=RECIPE, freeze=True, seed=9),

@@ -15,7 +15,8 @@ from exhume.experiments.scoring import score_run
 from exhume.files import read_json, write_json
 from exhume.metrics.matching import match
 from exhume.reconstruction import Outcome
-from exhume.report.content import collect, thin
+from exhume.report.content import thin
+from run_content import collect
 
 MakeRun = Callable[..., RunFolder]
 

@@ -4,9 +4,9 @@ import pytest
 
 from exhume.experiments.run import RunFolder
 from exhume.files import read_json, write_json
-from exhume.report.content import collect
 from exhume.report.defences import applied_defences
 from exhume.report.page import render
+from run_content import collect
 
 MakeRun = Callable[..., RunFolder]
 

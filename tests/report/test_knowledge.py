@@ -10,7 +10,7 @@ import exhume
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.heavy_ball import HeavyBall
 from exhume.attacks.prior.attack import ImagePrior
-from exhume.attacks.prior.spectrum import Spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum
 from exhume.attacks.running.loop import run_attack
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -123,7 +123,7 @@ def test_the_weights_that_are_named_are_those_that_were_attacked(name: str, shap
 
 @pytest.mark.parametrize("prior", ["none", "1/f", "measured", "cut", "edges"])
 def test_a_prior_is_ticked_by_its_name(prior: str, shapes_unchecked: None) -> None:
-    measured = Spectrum.measured(samples(), SHAPE, "holidays")
+    measured = FrequencySpectrum.measured(samples(), SHAPE, "holidays")
     release = SplitNewton(iterations=20)
     methods: dict[str, AnyMethod] = {
         "none": release,

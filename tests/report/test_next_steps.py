@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 import exhume
-from exhume.report.next_steps import ACCURACY, FREE, MINUTES, RELEASE, SECONDS, TRAINING
+from exhume.report.next_steps import ACCURACY, FREE, MINUTES, RELEASE, SECONDS, TRAINING, tried_defences
+from exhume.report.page import render
+from exhume.verdicts import Verdict
 
 COSTS = (FREE, SECONDS, MINUTES, TRAINING, ACCURACY, RELEASE)
 
@@ -55,6 +57,33 @@ def test_steps_name_what_this_attack_used_and_what_was_tried(leaking: dict[str, 
     assert "Do not rely on fp16." in steps
     assert "Train again with layer '0' frozen at its start." in steps
     assert not any("--what-if" in what for what in steps)
+
+
+def test_p_is_not_called_the_parameters_of_a_network(leaking: dict[str, Any]) -> None:
+    """Two outputs that move oppositely are 200 equations, and the network has 3,002 numbers."""
+    assert (leaking["gauge"]["parameters"], leaking["gauge"]["p"]) == (12 * 200 + 200 + 400 + 2, 200)
+    assert "3,002 parameters; the last layer gives p = 200 independent equations, d = 12" in leaking["model_card"]
+    assert "p, parameters" not in (page := render(leaking))
+    assert "400 of them in the last layer" in page
+    assert "p = 200 independent equations" in leaking["gauge"]["sentences"][0]
+
+
+def test_only_what_attacks_were_refuted_on_is_proposed() -> None:
+    """An attack that fails on defended weights is no reason to trust the defence."""
+    verdicts = {
+        "as published": Verdict.RECOVERED,
+        "fp16": Verdict.PARTLY_RECOVERED,
+        "int8": Verdict.INCONCLUSIVE,
+        "noise1": Verdict.NOT_RECOVERED,
+    }
+    what_if: list[dict[str, Any]] = [{"name": name, "verdict": verdict.value} for name, verdict in verdicts.items()]
+    steps = tried_defences([*what_if, {"name": "dp8", "verdict": None}])
+    assert [step.what for step in steps] == [
+        "Do not rely on fp16.",
+        "Do not rely on int8: not settled.",
+        "Consider noise1.",
+    ]
+    assert "inconclusive" in steps[1].why
 
 
 def test_an_audit_that_shows_nothing_is_not_taken_for_a_no(unsettled: dict[str, Any]) -> None:

@@ -19,12 +19,12 @@ from exhume.experiments.run import RunFolder
 from exhume.files import read_tensors, write_tensors
 from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume.report import page as page_module
-from exhume.report.content import collect
 from exhume.report.evidence import with_truth
 from exhume.report.page import render, write_report
 from exhume.report.pictures import to_base64_png
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.random_features import RandomFeaturesConfig
+from run_content import collect
 
 MakeRun = Callable[..., RunFolder]
 VOID = {"meta", "img", "br", "input"}

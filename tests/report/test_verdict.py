@@ -8,6 +8,7 @@ from exhume.reconstruction import Outcome
 from exhume.report.verdict import OPEN, VerdictInput, verdict
 from exhume.verdicts import ENOUGH_HELD_OUT, FITTED, SEVERAL, Findings
 
+CONFIRMED = "A part of the weights that the attack did not use confirms it."
 REFUTED = Findings(Outcome.SPURIOUS, held_out=ENOUGH_HELD_OUT, loss=FITTED, determined=True, starts=SEVERAL)
 ALL = [
     Findings(outcome, held_out, stopped, broken, 0.0, determined, 3, None if samples is None else 0.5, samples, *counts)
@@ -41,14 +42,14 @@ def test_where_the_truth_is_known_what_was_recovered_is_counted_whatever_the_att
 
 def test_more_candidates_than_records_that_unseen_weights_confirm_are_told() -> None:
     said = _said(Findings(Outcome.RECOVERED, samples=5, recovered=1), trusted=5)["sentence"]
-    assert said.endswith("confirm 4 more candidates that are close to none of these records.")
+    assert said.endswith("confirms 4 more candidates that are close to none of these records.")
 
 
 @pytest.mark.parametrize(
     ("findings", "start"),
     [
-        (Findings(Outcome.RECOVERED), "Recovered: 5 training images can be read from the weights, as weights that"),
-        (Findings(Outcome.PARTIAL), "Partly recovered: 5 training images can be read from the weights, as weights"),
+        (Findings(Outcome.RECOVERED), f"Recovered: 5 training images can be read from the weights. {CONFIRMED}"),
+        (Findings(Outcome.PARTIAL), f"Partly recovered: 5 training images can be read from the weights. {CONFIRMED}"),
         (REFUTED, "Not recovered by these attacks: they did not find the training data in these weights, from 3"),
         (Findings(Outcome.NOT_CONVERGED, held_out=300), f"Inconclusive: {OPEN}. The attack did not converge."),
         (Findings(None), f"Inconclusive: {OPEN}. No attack could be run"),
@@ -110,7 +111,8 @@ def test_curable_causes_are_named_before_the_training_is_blamed() -> None:
     assert order == sorted(order)
     assert "--initial" not in _said(found)["sentence"]
     told = _said(replace(found, floor=None, samples=None, recovered=None, broken=("Adam",)), start_known=False)
-    assert "cannot judge this training (Adam). It was not given the weights before training" in told["sentence"]
+    assert "assumes another training than this one (Adam), and nothing confirms what it found." in told["sentence"]
+    assert "It was not given the weights before training" in told["sentence"]
 
 
 @pytest.mark.parametrize("findings", ALL)

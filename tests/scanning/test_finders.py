@@ -369,3 +369,36 @@ def test_files_of_exhume_itself_are_known(tmp_path: Path) -> None:
 
     write_tensors(tmp_path / "truth.safetensors", "truth", {"inputs": torch.ones(3, 2)}, {})
     assert set(found_in(tmp_path)) == {"exhume-file"}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("before", "after"),
+        ("init", "final"),
+        ("checkpoint-20", "checkpoint-100"),
+        ("epoch_9", "epoch_10"),
+        ("model-step-0", "averaged"),
+    ],
+)
+def test_the_earlier_of_two_states_is_proposed_as_the_start(tmp_path: Path, earlier: str, later: str) -> None:
+    for name in (earlier, later):
+        save_file(network().state_dict(), tmp_path / f"{name}.safetensors")
+    found = found_in(tmp_path)["several-checkpoints"]
+    assert found.attack.startswith(f"exhume audit {later}.safetensors --initial {earlier}.safetensors")
+
+
+def test_the_remedy_is_that_of_the_tool_that_made_the_file(tmp_path: Path) -> None:
+    found = found_in(save_skops(fitted(MLPClassifier((5,), max_iter=3)), tmp_path / "a.skops"))
+    assert "del model._optimizer" in found["optimiser-state"].remedy
+    torch.save(checkpoint(), tmp_path / "a.pt")
+    assert "state_dict" in found_in(tmp_path / "a.pt")["optimiser-state"].remedy
+
+
+def test_tables_too_large_to_be_compared_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("exhume.scanning.finders.embeddings.MOST_BYTES", 16 * 200 - 1)
+    for name in ("a", "b"):
+        save_file({"embed.weight": torch.randn(50, 4), "fc.weight": torch.ones(2, 4)}, tmp_path / f"{name}.safetensors")
+    found = found_in(tmp_path)["embedding-rows"]
+    assert "not compared" in found.what
+    assert found.certainty.value == "possible"

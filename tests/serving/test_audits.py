@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from exhume.activations import activation
+from exhume.activations import ACTIVATIONS, Activation, register_activation
+from exhume.auditing.what_if import OFFERED, check_what_if
 from exhume.serving import audits, earlier, findings
-from exhume.serving.audit_form import ACTIVATIONS, DEFENCES
 
 STAND_IN = """
 import json, pathlib, signal, sys, time
@@ -196,14 +196,20 @@ def test_the_gauge_answers_and_refuses_as_the_command_does(ask: Any) -> None:
     found = ask("GET", "gauge?p=6000&d=100&n=20").json()
     assert (found["zone"], found["ratio"]) == ("data", 3.0)
     assert found["sentences"][0].startswith("A last layer of p = 6,000 parameters")
+    assert 'aria-label="Gauge on a log scale: p = 6,000, thresholds n = 20 and d n = 2,000' in found["drawing"]
     assert [ask("GET", f"gauge?p={p}&d=1").status_code for p in ("", "0", "-1", "1e3", "٣", "9" * 30)] == [422] * 6
 
 
-def test_what_the_form_offers_exists() -> None:
-    assert [activation(name).name for name in ACTIVATIONS] == list(ACTIVATIONS)
-    from exhume.auditing.what_if import check_what_if
-
-    check_what_if(tuple(DEFENCES), has_labels=True)
+def test_the_form_offers_what_there_is_and_what_others_register(ask: Any) -> None:
+    swish = register_activation(Activation.of("swish", lambda z: z * z.sigmoid()))
+    try:
+        page = ask("GET", "").text
+    finally:
+        ACTIVATIONS._known.pop(swish.name)
+    assert [f"<option>{name}</option>" in page for name in ("relu", "swish", "linear")] == [True, True, False]
+    check_what_if(tuple(OFFERED), has_labels=True)
+    assert list(OFFERED) == ["int8", "prune50", "noise0.1", "dp"]
+    assert all(f'value="{name}"' in page for name in OFFERED)
 
 
 def test_a_scan_is_shown_where_there_is_a_scanner_and_nothing_where_there_is_none(

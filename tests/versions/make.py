@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from exhume.attacks.prior.spectrum import Spectrum, save_spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum, save_spectrum
 from exhume.cli.app import main
 
 SPEC = """seeds = 1
@@ -61,7 +61,7 @@ def make(folder: Path) -> None:
         call("train", "two-layer", *images[:4], "--width", "9", "--steps", "3", "--initial", "seed", "--out", "network")
         Path("grid.toml").write_text(SPEC)
         call("sweep", "grid.toml", "--engine", "here")
-        save_spectrum(Spectrum([[1.0, 0.5, 0.25]], "made up"), Path("spectrum.json"))
+        save_spectrum(FrequencySpectrum([[1.0, 0.5, 0.25]], "made up"), Path("spectrum.json"))
 
 
 def keep(made: Path, out: Path) -> None:

@@ -36,7 +36,7 @@ from exhume.tensor_header import read_header
 from exhume_papers.making.known_samples import write_known
 from exhume_papers.making.training_run import train_run
 from exhume_papers.studies.comparing import as_json
-from exhume_papers.sweeps.engines import make_engine
+from exhume_papers.sweeps.engine_choice import make_engine
 from exhume_papers.sweeps.listing import list_runs
 from exhume_papers.sweeps.spec_file import plan_spec
 from exhume_papers.sweeps.sweep_folder import SweepFolder

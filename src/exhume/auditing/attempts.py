@@ -67,7 +67,7 @@ def carry_out(
 ) -> tuple[Attempt, ...]:
     """Runs the offers in their order until one recovers everything, the time ends, or somebody interrupts.
 
-    `settings` is what they have in common; each gets its own method, seed, time and what it is told. `kept` is where
+    `settings` is what they have in common; each gets its own method, seed, time and number of samples. `kept` is where
     they say how far they are, and go on from.
     """
     began = time.monotonic()
@@ -145,7 +145,7 @@ def agreeing_starts(attempts: tuple[Attempt, ...], best: Attempt | None) -> int:
 
 def further_starts(attempts: tuple[Attempt, ...], samples: int | None) -> tuple[PlannedAttack, ...]:
     """The starts that are missing where an attack fitted its weights and was refuted: that it did not find the data is
-    said only of several that agree, and only where n is told."""
+    said only of several that agree, and only where n is given."""
     best = best_of(attempts)
     if best is None or best.attacked is None or best.attacked.stopped or samples is None:
         return ()

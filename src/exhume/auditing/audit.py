@@ -1,6 +1,5 @@
 """An audit: what it may use, what it is asked, and what it found."""
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from exhume.attacks.running.budget import Limits
 from exhume.attacks.running.settings import AttackSettings
 from exhume.auditing.records import Control
 from exhume.auditing.target import AuditTarget
-from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
 from exhume.files import SCHEMA
 from exhume.report.content import describe, gauge_section
@@ -20,35 +18,27 @@ from exhume.report.page import write_page
 from exhume.report.recipes import check_recipes
 from exhume.report.subject import Artefact, Subject
 from exhume.report.tables import compared, exact_rates
+from exhume.requests.audit import AuditOptions
 from exhume.shown import Shown
 from exhume.verdicts import Verdict
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """What an audit may use, and what its owner knows. `samples` is n, `recipe` how the model was trained."""
+    """What an audit is asked for, and where and since when it works."""
 
-    seconds: float = 600.0
-    memory_bytes: int | None = None
-    samples: int | None = None
-    what_if: tuple[str, ...] = ()
-    recipe: tuple[str, ...] = ()
-    seed: int = 0
+    options: AuditOptions = field(default_factory=AuditOptions)
     device: torch.device | str = "cpu"
     since: float | None = None
     """The moment of `time.monotonic` from which the time counts; None: when the audit begins."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.seconds < math.inf:
-            raise UsageError(f"expected a positive budget of time, found {self.seconds} s")
-        if self.samples is not None and self.samples < 1:
-            raise UsageError(f"expected at least 1 sample, found {self.samples}")
-        check_recipes(self.recipe)
+        check_recipes(self.options.recipes)
 
     @property
     def of_attacks(self) -> AttackSettings:
         """What all attacks of the audit have in common."""
-        return AttackSettings(limits=Limits(memory_bytes=self.memory_bytes), device=self.device)
+        return AttackSettings(limits=Limits(memory_bytes=self.options.memory), device=self.device)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

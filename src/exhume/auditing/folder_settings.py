@@ -24,7 +24,7 @@ ACTIVATIONS = {
 LONGEST = 40
 
 
-def told_activation(path: Path) -> str | None:
+def configured_activation(path: Path) -> str | None:
     """The activation that config.json names, if it is one of exhume's."""
     named = _named(path)
     return None if named is None else ACTIVATIONS.get(named)
@@ -39,10 +39,10 @@ def training_notes(path: Path) -> tuple[str, ...]:
     if named is not None and named not in ACTIVATIONS:
         notes.append(f"{CONFIG} says the activation {named!r}, which is none of exhume's.")
     for name in (file for file in TRAINING if (path / file).is_file()):
-        told = _read(path, name)
-        if told is None:
+        given = _read(path, name)
+        if given is None:
             notes.append(f"{name} was not used: it is no JSON object of the folder's own.")
-        elif found := _of_training(told):
+        elif found := _of_training(given):
             notes.append(f"{name} says: {'; '.join(found)}.")
     if (path / PICKLED).is_file():
         notes.append(
@@ -53,8 +53,8 @@ def training_notes(path: Path) -> tuple[str, ...]:
 
 
 def _named(path: Path) -> str | None:
-    told = _read(path, CONFIG) if path.is_dir() and (path / CONFIG).is_file() else None
-    value = None if told is None else next((told[key] for key in KEYS if told.get(key) is not None), None)
+    given = _read(path, CONFIG) if path.is_dir() and (path / CONFIG).is_file() else None
+    value = None if given is None else next((given[key] for key in KEYS if given.get(key) is not None), None)
     return value.lower() if isinstance(value, str) and value.isprintable() and len(value) <= LONGEST else None
 
 
@@ -66,10 +66,10 @@ def _read(path: Path, name: str) -> dict[str, Any] | None:
         return None
 
 
-def _of_training(told: dict[str, Any]) -> list[str]:
+def _of_training(given: dict[str, Any]) -> list[str]:
     found = []
-    seed, decay = told.get("seed"), told.get("weight_decay")
-    optimiser = told.get("optim", told.get("optimizer"))
+    seed, decay = given.get("seed"), given.get("weight_decay")
+    optimiser = given.get("optim", given.get("optimizer"))
     recipe = []
     if type(seed) is int and 0 <= seed < 2**63:
         found.append(f"seed {seed} (where the start was drawn straight after it, give --initial-seed {seed})")

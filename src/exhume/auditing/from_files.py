@@ -10,36 +10,29 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from exhume.attacks.silent.seed_search import default_rows, place_in_stream, try_seeds
 from exhume.auditing.audit import Audit, Question
+from exhume.auditing.drawn_start import drawn, found_seed, note_on_seed
 from exhume.auditing.merged_adapter import MergedAdapter, merge_adapter, target_of_adapter
 from exhume.auditing.module_target import target_of_module
-from exhume.auditing.records import (
-    Control,
-    TableOptions,
-    control_from_images,
-    control_from_rows,
-    is_a_file,
-    load_records,
-    more_of_the_same,
-    read_records,
-)
+from exhume.auditing.named_records import further_control, named_control, named_truth, table_options
+from exhume.auditing.records import Control, is_a_file, read_records
 from exhume.auditing.target import AuditTarget, oriented, target_of_rows
 from exhume.auditing.two_versions import OF_NETWORKS, target_of_versions
 from exhume.auditing.weights_folder import tensors_in
 from exhume.auditing.without_code import ASSUMED, DRAWN, ReadNetwork, chain_in, notes_of, read_network, start_of
-from exhume.data.config import DataConfig
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
 from exhume.features.rows import MappedRows
 from exhume.files import replacing, write_json
 from exhume.formats.adapter import is_adapter
+from exhume.formats.linear_head import Scaler
 from exhume.networks.loading import load_factory, load_state
 from exhume.observing.of_module import Start, as_image, default_input_shape
 from exhume.observing.weights_file import WeightsFile, read_weights
 from exhume.recipe import read_recipe
 from exhume.reconstruction import save_reconstruction
 from exhume.report.page import write_page
+from exhume.report.recipes import STATIONARY
 from exhume.report.subject import Artefact
 from exhume.report.tables import write_recovered
 from exhume.requests.audit import FLAT, AuditRequest
@@ -51,8 +44,6 @@ SCALED = (
     "before, give --scaling none."
 )
 AFTER_SCALING = "The file scales its inputs first: records are compared as they are after that."
-ENOUGH_ROWS = 64  # of a layer whose change tells the right start by its rank
-MOST_SKIPPED = 20_000_000  # numbers that may be drawn before those of a layer: above, the factory is as quick
 
 
 def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda seed: None) -> Question:
@@ -61,7 +52,6 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     `watch` is told each seed that is tried, where the start is searched for.
     """
     request.check()
-    records, control = _records(request, request.truth), _records(request, request.control)
     merged = merge_adapter(request.weights, request.initial) if is_adapter(request.weights) else None
     if request.public is not None and request.features is None:
         raise UsageError(
@@ -71,8 +61,7 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     network = None
     if without_code:
         network = read_network(request.weights) if merged is None else chain_in(merged.after, in_order=False)
-    how = TableOptions(request.label, request.scaling, request.columns, None if network is None else network.scaler)
-    truth = _truth(records, request, how)
+    truth, control = _records(request, None if network is None else network.scaler)
     file = network.file if network is not None else tensors_in(request.weights) if merged is None else merged.after
     note, known = None, request
     if request.against is not None and request.features is None:
@@ -80,14 +69,10 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
         note = OF_NETWORKS.format(old=request.against.name, new=request.weights.name)
     if request.initial_seed_search is not None:
         tried = request.initial_seed_search
-        drawn = partial(_build, str(request.model)) if network is None else network.drawn
-        seed = found_seed(drawn, file.tensors, tried, watch)
+        draw = partial(_build, str(request.model)) if network is None else network.drawn
+        seed = found_seed(draw, file.tensors, tried, watch)
         known = request.model_copy(update={"initial_seed": seed, "initial_seed_search": None})
-        note = (
-            f"None of the seeds below {tried:,} draws a start of these weights."
-            if seed is None
-            else f"Your seed is {seed}: anybody can find it, and draw the weights before training from it."
-        )
+        note = note_on_seed(seed, tried)
     if network is not None:
         target = _chain_target(known, network, truth, merged)
     elif request.model is None:
@@ -96,14 +81,13 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
         start = _start(known) if merged is None else merged.before
         target = _module_target(known, _build(str(request.model), None), start, file, truth, merged)
     if network is not None and network.scaler is not None:
-        through = request.scaling is None and isinstance(records, Path)
+        through = request.scaling is None and request.truth is not None and is_a_file(request.truth)
         target = replace(target, notes=(*target.notes, SCALED if through else AFTER_SCALING))
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
     line = shown_line(request.model_copy(update={"progress": None}))  # which changes nothing of the result
-    against = _control(how, control, records, truth)
-    return Question(target, artefact, file.path.name, truth, against, [line])
+    return Question(target, artefact, file.path.name, truth, control, [line])
 
 
 def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
@@ -118,47 +102,19 @@ def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
     return out / "report.html"
 
 
-def _records(request: AuditRequest, name: str | None) -> Path | DataConfig | None:
-    """A file of rows, or settings to load images with."""
-    if name is None:
-        return None
-    if is_a_file(name):
-        return Path(name)
-    if request.samples is None:
-        raise UsageError(f"expected --samples, the number of training records, with images of {name}, found none")
-    return DataConfig.parse(name=name, samples=request.samples, **request.image_fields())
-
-
-def _truth(records: Path | DataConfig | None, request: AuditRequest, how: TableOptions) -> Truth | None:
-    match records:
-        case None:
-            return None
-        case Path() as path:
-            return read_records(path, as_image(request.input_shape()), how)
-        case config:
-            return load_records(config)
-
-
-def _control(
-    how: TableOptions, records: Path | DataConfig | None, trained: Path | DataConfig | None, truth: Truth | None
-) -> Control | None:
-    if truth is None:
-        return None
-    match records:
-        case Path() as path:
-            found = control_from_rows(path, how, truth)
-        case None:
-            more = isinstance(trained, DataConfig) and truth.image_shape is not None
-            return more_of_the_same(trained, truth) if more else None  # type: ignore[arg-type]
-        case config:
-            found = control_from_images(config, truth)
-    return found.first(len(truth.inputs))
+def _records(request: AuditRequest, scaler: Scaler | None) -> tuple[Truth | None, Control | None]:
+    if request.truth is None:
+        return None, None
+    truth = named_truth(request.truth, request, as_image(request.input_shape()), scaler)
+    if request.control is None:
+        return truth, further_control(request.truth, request, truth)
+    return truth, named_control(request.control, request, truth, scaler)
 
 
 def _chain_target(
     request: AuditRequest, network: ReadNetwork, truth: Truth | None, merged: MergedAdapter | None
 ) -> AuditTarget:
-    """Without code: the layers in their order, with the activation that was given, told by the file, or assumed."""
+    """Without code: the layers in their order, with the activation that was given, found in the file, or assumed."""
     model = network.module(request.activation or network.activation or ASSUMED)
     start: Start = "zero" if request.initial == "zero" else None
     if merged is not None:
@@ -218,6 +174,7 @@ def _module_target(
                 image_shape=image_shape,
                 beside=file.beside,
                 training=recipe,
+                stationary=STATIONARY in request.recipes,
             )
             return found if merged is None else target_of_adapter(found, merged)
         except UsageError:
@@ -263,40 +220,10 @@ def _start(request: AuditRequest) -> Start:
     return None
 
 
-def found_seed(
-    build: Callable[[int], nn.Module],
-    published: Mapping[str, Tensor],
-    seeds: int,
-    watch: Callable[[int], None] = lambda seed: None,
-) -> int | None:
-    """The seed below `seeds` from which a start of these weights is drawn; None where there is none."""
-    model = build(0)
-    linear = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Linear)}
-    # the change of a head of few outputs is not low in rank, and a head may be listed first
-    largest = max(linear, key=lambda name: linear[name].weight.numel(), default=None)
-    name = next((name for name, layer in linear.items() if layer.out_features >= ENOUGH_ROWS), largest)
-    layer = None if name is None else linear[name]
-    key = f"{name}.weight" if name else "weight"
-    if layer is None or key not in published or published[key].shape != layer.weight.shape:
-        raise ExhumeError(f"expected a linear layer of the model in the weights, found no {key!r} of its shape")
-
-    def by_factory(seed: int, rows: int) -> Tensor:
-        return build(seed).state_dict()[key][:rows]
-
-    before = min(sum(parameter.numel() for parameter in model.parameters()), MOST_SKIPPED)
-    place = place_in_stream(layer, 0, before)
-    draw = by_factory if place is None else default_rows(layer, place)
-    for tried in try_seeds(published[key].to(layer.weight.dtype), draw, seeds):
-        watch(tried.seed)
-        if tried.fits:
-            return tried.seed
-    return None
-
-
 def _build(spec: str, seed: int | None) -> nn.Module:
+    if seed is not None:
+        return drawn(partial(load_factory, spec), seed)
     with torch.random.fork_rng(devices=[]):
-        if seed is not None:
-            torch.manual_seed(seed)
         return load_factory(spec)
 
 
@@ -331,7 +258,7 @@ def _public(request: AuditRequest) -> Truth:
     assert request.public is not None
     if not is_a_file(request.public):
         raise UsageError(f"expected --public as a file of rows, found {request.public!r}")
-    return read_records(Path(request.public), None, TableOptions(request.label, request.scaling, request.columns))
+    return read_records(Path(request.public), None, table_options(request))
 
 
 def _head_name(file: WeightsFile, head: str | None, p: int) -> str:

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.auditing.named_records import table_options
 from exhume.auditing.records import TableOptions, is_a_file, read_records
 from exhume.data.tables.table import Table, shown
 from exhume.errors import ExhumeError, UsageError
@@ -39,7 +40,7 @@ ENOUGH = 0.9
 METHOD = "two-linear-versions"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearAudit:
     """`held`: the records that were given against what was found; by directions alone where norms are not known."""
 
@@ -160,7 +161,7 @@ def audit_linear(request: AuditRequest) -> LinearAudit | None:
     d = new.weight.shape[1]
     scaler = None if new.prepare is None else Scaler.of(new.prepare, d, request.weights)
     before = _in_units_of(scaler, old, request.against)
-    how = TableOptions(request.label, request.scaling, request.columns, scaler)
+    how = table_options(request, scaler)
     public = read_records(Path(request.public), how=how)
     loss = AS_LOSS.get(new.loss or "square", new.loss or "square")
     known = None if new.penalty is None or (request.samples is None and new.penalty) else new.penalty
@@ -177,7 +178,7 @@ def audit_linear(request: AuditRequest) -> LinearAudit | None:
     return LinearAudit(
         request,
         change,
-        _notes(change, new, request, len(public.inputs), told=penalty is not None, scaled=scaler is not None),
+        _notes(change, new, request, len(public.inputs), known=penalty is not None, scaled=scaler is not None),
         names,
         cells,
         held,
@@ -289,7 +290,7 @@ def _in_owners_units(
 
 
 def _notes(
-    change: LinearChange, head: LinearHead, request: AuditRequest, public: int, *, told: bool, scaled: bool
+    change: LinearChange, head: LinearHead, request: AuditRequest, public: int, *, known: bool, scaled: bool
 ) -> tuple[str, ...]:
     many, notes = len(change.rows), []
     if change.counted:
@@ -312,16 +313,16 @@ def _notes(
     )
     if math.isclose(change.penalty, 0.0):
         notes.append("There is no penalty.")
-    elif told:
+    elif known:
         notes.append(f"The penalty is {change.penalty:.2g} per record, from the file and --samples.")
     else:
         notes.append(
-            f"The penalty is not told: {change.penalty:.2g} per record fits best. --samples with a file that keeps its "
-            "penalty (skops) tells it."
+            f"Nobody said the penalty: {change.penalty:.2g} per record fits best. --samples with a file that keeps its "
+            "penalty (skops) would."
         )
     if not change.whole:
         notes.append(
-            "Without intercepts the norm and the sign of a record are not told: what was found is a direction."
+            "Without intercepts the norm and the sign of a record are not known: what was found is a direction."
         )
     if scaled:
         notes.append("The files scale their inputs first: the records that were given went through the newer scaler.")

@@ -26,7 +26,7 @@ WHY = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MergedAdapter:
     """`adapted` says of each adapted layer, by its name in the base model, what it tells."""
 

@@ -11,10 +11,11 @@ All of it is made of training data: nobody but the owner may look into the folde
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from exhume.attacks.foundation.planned_attack import PlannedAttack
@@ -24,11 +25,12 @@ from exhume.files import check_schema, read_json, write_json
 from exhume.folder_lock import alone_in
 from exhume.observation import Observation
 from exhume.report.pictures import blurred, to_base64_png
-from exhume.requests.audit import AuditRequest
+from exhume.requests.audit import AuditOptions
 
 SCHEMA = 1
 WITHOUT_EFFECT = ("out", "progress", "reveal", "fail_on")
 """Options that change nothing of the attacks."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
 PROGRESS_FILE = "progress.json"
 EVERY_SECONDS = 1.0
 MOST_PICTURES = 12
@@ -48,9 +50,9 @@ class ProgressFolder:
     last_noted: float = -math.inf
 
     @classmethod
-    def open(cls, path: Path, request: AuditRequest) -> "ProgressFolder":
-        """A new folder, or one that the same audit left."""
-        asked = {name: value for name, value in request.to_config().items() if name not in WITHOUT_EFFECT}
+    def open(cls, path: Path, request: AuditOptions, given: Mapping[str, str] = NOTHING) -> "ProgressFolder":
+        """A new folder, or one that the same audit left. `given`: what was audited, if the request does not name it."""
+        asked = {name: value for name, value in request.to_config().items() if name not in WITHOUT_EFFECT} | dict(given)
         file = path / PROGRESS_FILE
         if path.exists() and not file.exists() and any(_visible(path)):
             raise UsageError(f"expected a new folder for --progress, found {path} with other files; name a new one")
@@ -70,14 +72,14 @@ class ProgressFolder:
 
     @classmethod
     @contextmanager
-    def of_request(cls, request: AuditRequest) -> Iterator["ProgressFolder | None"]:
+    def of_request(cls, request: AuditOptions, given: Mapping[str, str] = NOTHING) -> Iterator["ProgressFolder | None"]:
         """The folder that an audit asks for, if any, for that audit alone."""
         if request.progress is None:
             yield None
             return
-        folder = cls.open(request.progress, request)
+        folder = cls.open(request.progress, request, given)
         with alone_in(folder.path, "this audit"):
-            yield cls.open(folder.path, request)  # again: whoever had it may have gone on until now
+            yield cls.open(folder.path, request, given)  # again: whoever had it may have gone on until now
 
     @property
     def used(self) -> float:

@@ -34,7 +34,7 @@ SAME = 1e-4
 ROWS_TENSOR = "inputs"
 ARRAYS = (".npz", ".npy")
 MOST_CLASSES = 100_000
-"""Larger labels are numbers to be told, not classes."""
+"""Larger labels are numbers to predict, not classes."""
 
 
 @dataclass(frozen=True)

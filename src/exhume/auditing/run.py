@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import torch
+
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.budget import LEAST_SECONDS, Limits, ready_in_time
+from exhume.attacks.running.loop import Attacked
 from exhume.auditing.attempts import (
     OUT_OF_TIME,
     Attempt,
@@ -32,7 +35,7 @@ from exhume.metrics.floor import floor_of
 from exhume.observation import Observation
 from exhume.report.content import case_of, gather
 from exhume.report.evidence import Evidence, with_truth
-from exhume.report.recipes import check_recipes, recipes_section
+from exhume.report.recipes import Drift, assumed_by, check_recipes, recipes_section, unrest
 from exhume.report.subject import Subject
 from exhume.report.verdict import verdict
 
@@ -47,16 +50,16 @@ def run_audit(
 
     With `progress` it goes on from where an audit with the same settings was stopped.
     """
-    truth, target = question.truth, question.target
+    truth, target, asked = question.truth, question.target, settings.options
     _check_records(question)
-    check_what_if(settings.what_if, truth is not None and not bool(truth.labels.isnan().any()))
+    check_what_if(asked.defences, truth is not None and not bool(truth.labels.isnan().any()))
     now = time.monotonic()
     spent = max(0.0 if progress is None else progress.used, 0.0 if settings.since is None else now - settings.since)
-    deadline = now + settings.seconds - spent
-    with ready_in_time(Limits(max(settings.seconds - spent, LEAST_SECONDS), since=now), "a plan"):
-        plan = make_plan(target, settings.samples, settings.seed)
+    deadline = now + asked.budget - spent
+    with ready_in_time(Limits(max(asked.budget - spent, LEAST_SECONDS), since=now), "a plan"):
+        plan = make_plan(target, asked.samples, asked.seed, asked.recipes)
         require_room_for_any(target.observation, plan.offers, settings.of_attacks)
-    share = settings.seconds / (2 if settings.what_if else 1)
+    share = asked.budget / (2 if asked.defences else 1)
     kept = None if progress is None else progress.of("as published", target.observation)
     attempts = _attacked(target.observation, plan.offers, share - spent, settings, watch, kept)
     best = best_of(attempts, partial(_came_back, question))
@@ -66,7 +69,7 @@ def run_audit(
     subject = _subject(question, settings, plan, attempts, best)
     evidence = gather(subject)
     interrupted = _interrupted(attempts)
-    if settings.what_if and best is not None and not interrupted:
+    if asked.defences and best is not None and not interrupted:
         lines, interrupted = _what_if(question, settings, best.offer, subject, evidence, deadline, watch, progress)
         subject = replace(subject, what_if=lines)
     return Audit(subject, evidence, verdict(case_of(subject, evidence)), interrupted)
@@ -87,7 +90,7 @@ def _attacked(
     """The plan, and then further starts of an attack that was refuted, as long as there is time."""
     ends = time.monotonic() + seconds
     attempts = carry_out(observation, offers, seconds, settings.of_attacks, watch, kept)
-    more, further = further_starts(attempts, settings.samples), None if kept is None else kept.further
+    more, further = further_starts(attempts, settings.options.samples), None if kept is None else kept.further
     left = ends - time.monotonic()
     if not more or (left <= 0 and not (further is not None and further.has_begun(0))):
         return attempts
@@ -121,10 +124,16 @@ def _subject(
     attacked = None if best is None else best.attacked
     floor = None if truth is None else _floor(target.observation, truth)
     zero = target.observation.knowledge.initial == "zero"
+    observation = target.observation if best is None else best.offer.seen(target.observation)
+    breaking = assumed_by(None if attacked is None else attacked.reconstruction, observation)[0]
+    recipes = recipes_section(
+        check_recipes(settings.options.recipes), floor, _drift(question, attacked), zero, breaking
+    )
+    recipes["measured"] += _unrest(target.observation, truth)
     return Subject(
         name=question.name,
         artefact=question.artefact,
-        observation=target.observation if best is None else best.offer.seen(target.observation),
+        observation=observation,
         found=None if attacked is None else attacked.reconstruction,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         commands=question.commands,
@@ -133,7 +142,7 @@ def _subject(
         snapshots=() if best is None else best.snapshots,
         truth=truth,
         control=None if control is None else control.inputs,
-        samples=settings.samples,
+        samples=settings.options.samples,
         starts=agreeing_starts(attempts, best),
         layers=listed(target.layers, _layers_read(attempts)),
         notes=list(target.notes),
@@ -142,12 +151,12 @@ def _subject(
         stronger=stronger(
             target,
             attempts,
-            samples=settings.samples is not None,
-            recipe=bool(settings.recipe),
+            samples=settings.options.samples is not None,
+            recipe=settings.options.recipes,
             records=truth is not None,
             control=control is not None,
         ),
-        recipes=recipes_section(check_recipes(settings.recipe), floor, target.drift, zero),
+        recipes=recipes,
         floor=floor,
     )
 
@@ -168,9 +177,39 @@ def _layers_read(attempts: tuple[Attempt, ...]) -> dict[str, list[str]]:
 
 
 def _floor(observation: Observation, truth: Truth) -> float | None:
-    if len(truth.inputs) * observation.features.p > MOST_FLOOR_NUMBERS:
+    n, p = len(truth.inputs), observation.features.p
+    if n >= p or n * p > MOST_FLOOR_NUMBERS:  # as many features as there are weights explain any
         return None
     return floor_of(observation, truth.inputs.to(observation.weights.dtype))
+
+
+def _unrest(observation: Observation, truth: Truth | None) -> list[str]:
+    """Of each layer that reads the inputs and is said to rest: the share outside of the span of the records."""
+    said = []
+    for layer in observation.layers if truth is not None else ():
+        if truth is None or layer.source != "stationary" or layer.reads != "inputs":
+            continue
+        rows = truth.inputs.double()
+        if layer.bias:
+            rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+        if len(rows) < rows.shape[1]:  # as many records as dimensions span everything
+            weights = layer.target.double()
+            outside = weights - (weights @ torch.linalg.pinv(rows)) @ rows
+            said.append(unrest(layer.name, float(outside.square().sum() / weights.square().sum())))
+    return said
+
+
+def _drift(question: Question, attacked: Attacked | None) -> Drift | None:
+    """Where the records are, or else where the candidates are: random inputs may see far less of it."""
+    target, truth = question.target, question.truth
+    if target.drift is None or target.drift_of is None:
+        return None
+    if truth is not None:
+        return Drift(target.drift_of(truth.inputs), "these records", sure=True)
+    found = None if attacked is None else attacked.reconstruction.candidates
+    if found is not None and len(found) and found.shape[1] == target.observation.d:
+        return Drift(target.drift_of(found), "the candidates", sure=False)
+    return Drift(target.drift, "random inputs", sure=False)
 
 
 def _what_if(
@@ -187,12 +226,12 @@ def _what_if(
     target, truth, control = question.target, question.truth, question.control
     cost = cost_of(published(target), target, truth, control)
     lines = [_line("as published", subject, evidence, "") | cost_line(cost)]
-    for index, name in enumerate(settings.what_if):
-        left = (deadline - time.monotonic()) / (len(settings.what_if) - index)
+    for index, name in enumerate(settings.options.defences):
+        left = (deadline - time.monotonic()) / (len(settings.options.defences) - index)
         try:
             if left < LEAST_SECONDS:
                 raise ExhumeError(OUT_OF_TIME)
-            defended = defend(name, target, truth, settings.seed)
+            defended = defend(name, target, truth, settings.options.seed)
             again = _same_attacks(defended.target, offer)
             kept = None if progress is None else progress.of(name, defended.observation)
             attempts = _attacked(defended.observation, again, left, settings, watch, kept)

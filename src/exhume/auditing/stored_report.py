@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from exhume.auditing.records import TableOptions, read_records
+from exhume.auditing.named_records import table_options
+from exhume.auditing.records import read_records
 from exhume.auditing.stored_versions import ChangedRow, StoredChange, equal_rows, stored_changes
 from exhume.errors import UsageError
 from exhume.files import SCHEMA, replacing, write_json, write_text
@@ -49,9 +50,9 @@ class StoredAudit:
         if not self.rows:
             return "Inconclusive: both versions store the same records."
         gone, new = (sum(len(part) for part in side) for side in self._sides())
-        told = [f"{_count(gone)} of the older version {_are(gone)} not in the newer one"] if gone else []
-        told += [f"{_count(new)} of the newer version {_are(new)} not in the older one"] if new else []
-        return f"Recovered: {', and '.join(told)}. Each can be read as it is."
+        parts = [f"{_count(gone)} of the older version {_are(gone)} not in the newer one"] if gone else []
+        parts += [f"{_count(new)} of the newer version {_are(new)} not in the older one"] if new else []
+        return f"Recovered: {', and '.join(parts)}. Each can be read as it is."
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def write_stored(done: StoredAudit, reveal: bool) -> Path:
 def _held_against(request: AuditRequest, changes: Sequence[StoredChange]) -> tuple[int, int] | None:
     if request.truth is None:
         return None
-    records = read_records(Path(request.truth), None, TableOptions(request.label, request.scaling, request.columns))
+    records = read_records(Path(request.truth), None, table_options(request))
     rows = records.inputs.double().numpy()
     found = 0
     for change in changes:

@@ -32,7 +32,7 @@ ADDED = "added: the numbers of all later records rise there"
 MOVED_TO = "added, or the boundary moved to it"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChangedRow:
     """A record of one version that the other does not store. `place`: its row there, from 0. `number`: its row in the
     training set of that version, if the file says it."""
@@ -60,9 +60,12 @@ def stored_changes(new: Path, old: Path) -> tuple[StoredChange, ...]:
     """Nothing where the newer version stores no records."""
     if kind_of(new) not in KINDS:
         return ()
-    after, before = (_stored(path) for path in (new, old))
+    after = _stored(new)
     if not after:
         return ()
+    if kind_of(old) not in KINDS:
+        read_contents(old)  # one line where it cannot be read
+    before = _stored(old)
     if [finding.rule for finding in after] != [finding.rule for finding in before]:
         shown = ", ".join(finding.rule for finding in before) or "none"
         raise ExhumeError(

@@ -3,8 +3,11 @@
 Each line names the option, and says what it is for. Nothing is listed that was given.
 """
 
+from collections.abc import Collection
+
 from exhume.auditing.attempts import OUT_OF_TIME, Attempt
 from exhume.auditing.target import AuditTarget
+from exhume.layer_states import AVERAGES
 
 
 def stronger(
@@ -12,7 +15,7 @@ def stronger(
     attempts: tuple[Attempt, ...],
     *,
     samples: bool,
-    recipe: bool,
+    recipe: Collection[str],
     records: bool,
     control: bool,
 ) -> list[str]:
@@ -23,13 +26,15 @@ def stronger(
             "The state before training (--initial, or --initial-seed): without it the start is noise in the weights. "
             "With it, the change of each layer is what the training data made."
         )
-    elif target.drift is None and not target.observation.layers and target.observation.features.is_network:
+    elif target.drift is None and not target.observation.layers and target.in_front is not None:
         lines.append(
             "The state of all layers before training (--initial FILE): that of the head alone was known, and the "
             "layers before it give away more."
         )
     if not recipe:
         lines.append("The recipe (--recipe): how the model was trained says whether these attacks can judge it at all.")
+    if "adam" in recipe:
+        lines += _of_adam(target)
     if not samples:
         lines.append(
             "The number of training records (--samples): one attack has to be told it, and that nothing was found "
@@ -45,6 +50,18 @@ def stronger(
     if any(attempt.failure == OUT_OF_TIME or _stopped(attempt) for attempt in attempts):
         lines.append("More time (--budget): it ended before the attacks did.")
     return lines
+
+
+def _of_adam(target: AuditTarget) -> list[str]:
+    """What gives away data all the same: Adam's steps are no sums over samples, but what they are made of is."""
+    observation, helps = target.observation, []
+    if not any(layer.source in AVERAGES for layer in observation.layers):
+        helps.append("the optimiser's state in the checkpoint, whose average of gradients is a sum over samples")
+    if observation.ends is not None and observation.recipe is None:
+        helps.append("the recipe in numbers (--recipe-file), by which a dense ReLU network can be trained again")
+    if observation.ends is not None:
+        helps.append("a checkpoint from shortly before the end (--initial), which leaves few steps to train again")
+    return [f"As Adam trained it, any of these: {'; '.join(helps)}."] if helps else []
 
 
 def _stopped(attempt: Attempt) -> bool:

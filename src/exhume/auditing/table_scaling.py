@@ -1,4 +1,4 @@
-"""How the columns of numbers were scaled before training: as told by a word, a JSON file, or a scikit-learn scaler."""
+"""How the columns of numbers were scaled before training: as said by a word, a JSON file, or a scikit-learn scaler."""
 
 from pathlib import Path
 from typing import Any
@@ -46,24 +46,24 @@ def _from_json(table: Table, path: Path) -> Table:
     scalers = read_json_object(path)
     pairs: list[list[float]] = []
     for column in table.columns:
-        told = scalers.get(column.name)
-        if told is None and column.categories is not None:
+        given = scalers.get(column.name)
+        if given is None and column.categories is not None:
             pairs.extend([[0.0, 1.0]] * column.width)
-        elif column.categories is None and not _is_pair(told):
-            raise ExhumeError(f"expected [centre, scale] of {column.name!r} in {path}, found {str(told)[:40]!r}")
-        elif isinstance(told, list) and _is_pair(told) and column.width == 1:
-            pairs.append(told)
-        elif isinstance(told, list) and len(told) == column.width and all(map(_is_pair, told)):
-            pairs.extend(told)
+        elif column.categories is None and not _is_pair(given):
+            raise ExhumeError(f"expected [centre, scale] of {column.name!r} in {path}, found {str(given)[:40]!r}")
+        elif isinstance(given, list) and _is_pair(given) and column.width == 1:
+            pairs.append(given)
+        elif isinstance(given, list) and len(given) == column.width and all(map(_is_pair, given)):
+            pairs.extend(given)
         else:
             raise ExhumeError(
-                f"expected {column.width} pairs [centre, scale] of {column.name!r} in {path}, found {str(told)[:40]!r}"
+                f"expected {column.width} pairs [centre, scale] of {column.name!r} in {path}, found {str(given)[:40]!r}"
             )
     return table.scaled([float(pair[0]) for pair in pairs], [float(pair[1]) for pair in pairs])
 
 
-def _is_pair(told: Any) -> bool:
-    return isinstance(told, list) and len(told) == 2 and all(map(_is_number, told))
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, list) and len(given) == 2 and all(map(_is_number, given))
 
 
 def _is_number(value: object) -> bool:

@@ -23,7 +23,7 @@ from exhume.observation import Knowledge, Observation
 from exhume.observing.of_head import observe_head
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AuditTarget:
     """An observation, and what only the owner of the model has: the head itself, its start, its bias, the layers."""
 
@@ -40,7 +40,9 @@ class AuditTarget:
     layers: tuple[LayerFact, ...]
     notes: tuple[str, ...]
     drift: float | None = None
-    """How far the features moved in training, over their own size; None where their start is not known."""
+    """How far the features of random inputs moved in training, over their size; None where their start is not known."""
+    drift_of: Callable[[Float[Tensor, "n d"]], float] | None = None
+    """The same of inputs that are given; None where nobody can tell."""
     no_silence: str | None = None
     """Why none of the dense layers has silent units to attack, whatever states of it are known."""
     in_front: str | None = None

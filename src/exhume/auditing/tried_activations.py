@@ -27,13 +27,13 @@ Tensors = Mapping[str, Tensor]
 
 
 def tried_out(
-    order: Sequence[str], tensors: Tensors, start: Tensors | None, activation: str, truth: Truth | None, told: bool
+    order: Sequence[str], tensors: Tensors, start: Tensors | None, activation: str, truth: Truth | None, known: bool
 ) -> tuple[str, ...]:
-    """What to say of it; `told`: whether the file says its activation, so that others need not be tried."""
+    """What to say of it; `known`: whether the file says its activation, so that others need not be tried."""
     first = tensors[f"{order[0]}.weight"]
     if truth is None or truth.inputs.shape[1] != first.shape[1]:
         return ()
-    said = [] if told else list(_fitting(order, tensors, start, activation, truth.inputs))
+    said = [] if known else list(_fitting(order, tensors, start, activation, truth.inputs))
     classes = tensors[f"{order[-1]}.weight"].shape[0]
     if bool((truth.class_index < 0).any()) or not 1 < classes > int(truth.class_index.max()):
         return tuple(said)
@@ -42,7 +42,7 @@ def tried_out(
     share += "class."
     if right.mean() < 0.5:
         share += " If that is too few: is the activation, the scaling or the order of the classes another?"
-    if not told and not said:
+    if not known and not said:
         share += " That does not tell activations apart; the weights before training (--initial) would."
     return (share, *said)
 

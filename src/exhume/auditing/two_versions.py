@@ -8,7 +8,6 @@ from torch import Tensor
 from exhume.auditing.layers import LayerFact
 from exhume.auditing.target import AuditTarget
 from exhume.errors import ExhumeError, UsageError
-from exhume.features.ridge import RidgeFeatures
 from exhume.observation import Knowledge, Observation
 from exhume.observing.two_versions import TwoVersions, between_versions
 
@@ -20,8 +19,8 @@ OF_NETWORKS = (
 
 def target_of_versions(target: AuditTarget, old: Float[Tensor, "k p"], public: Float[Tensor, "N d"]) -> AuditTarget:
     """`target` is the newer version over known features; the attack sees the change, as public records weigh it."""
-    features = target.features
-    if not isinstance(features, RidgeFeatures) or features.linear:
+    features = target.observation.ridge
+    if features.linear:
         raise UsageError(
             "expected features phi(Vx + b) with an activation for two versions, found linear ones; give the two files "
             "of a linear model without --features, and --public records as it reads them"

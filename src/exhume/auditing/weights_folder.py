@@ -8,7 +8,7 @@ from torch import Tensor
 from exhume.auditing.folder_settings import training_notes
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.links import own_file
-from exhume.formats.reading import kind_of
+from exhume.formats.reading import kind_of, read_contents
 from exhume.formats.safetensors_file import check_shard, shard_files
 from exhume.observing.beside import Beside
 from exhume.observing.checkpoint_parts import optimiser_part
@@ -31,7 +31,10 @@ OPTIMISERS = ("optimizer.pt", "optimizer.bin")
 def tensors_in(path: Path) -> WeightsFile:
     """Named tensors: of a safetensors or PyTorch file, of shards, or of a folder with one of them."""
     file = weights_in(path)
-    found = _joined(file) if file.is_file() and kind_of(file) == "shards" else read_weights(file)
+    kind = kind_of(file) if file.is_file() else None
+    if kind in ("pickle", "not read"):
+        read_contents(file, kind)  # which refuses it, with the line that converts it
+    found = _joined(file) if kind == "shards" else read_weights(file)
     beside = _optimiser_beside(path, found.beside)
     return replace(found, beside=replace(beside, notes=(*beside.notes, *training_notes(path))))
 

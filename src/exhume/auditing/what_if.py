@@ -17,7 +17,7 @@ from torch import Tensor
 from exhume import seeds
 from exhume.auditing.pruned_layers import BESIDE, pruned_layers
 from exhume.auditing.target import AuditTarget
-from exhume.defences.kinds import elsewhere, parse_defences, publish
+from exhume.defences.kinds import KINDS, elsewhere, parse_defences, publish
 from exhume.defences.private import PrivateRecipe, epsilon, train_private_head
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
@@ -28,9 +28,13 @@ DEFAULT_NOISE = "noise0.1"
 DEFAULT_EPSILON = 8.0
 PRIVATE_STEPS = 100
 MOST_FEATURES = 200_000_000
+OFFERED = {name: what for kind in KINDS for name, what in kind.offered.items()} | {
+    "dp": "Train the head again with differential privacy (needs records with labels)"
+}
+"""What a page may offer, each with what it does."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Defended:
     """The weights as they would be published: the target with what an attacker sees, and the head for the outputs."""
 

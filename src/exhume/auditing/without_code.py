@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from exhume.activations import activation as named_activation
-from exhume.auditing.folder_settings import CONFIG, told_activation
+from exhume.auditing.folder_settings import CONFIG, configured_activation
 from exhume.auditing.tried_activations import tried_out
 from exhume.auditing.weights_folder import tensors_in, weights_in
 from exhume.errors import ExhumeError
 from exhume.experiments.truth import Truth
 from exhume.formats.chain_of_tensors import order_of
-from exhume.formats.dense_chain import DenseChain, chain_of
+from exhume.formats.chain_reading import chain_of
+from exhume.formats.dense_chain import DenseChain
 from exhume.formats.linear_head import Scaler
 from exhume.formats.reading import kind_of, read_contents
 from exhume.observing.beside import Beside
@@ -89,8 +90,8 @@ def read_network(path: Path) -> ReadNetwork:
     kind = kind_of(file)
     if kind not in (None, *_TENSORS):
         return _of_chain(chain_of(read_contents(file, kind), file), file)
-    network, told = chain_in(tensors_in(path), in_order=kind == "torch"), told_activation(path)
-    return network if told is None else replace(network, activation=told, source=CONFIG)
+    network, named = chain_in(tensors_in(path), in_order=kind == "torch"), configured_activation(path)
+    return network if named is None else replace(network, activation=named, source=CONFIG)
 
 
 def notes_of(
@@ -100,16 +101,16 @@ def notes_of(
     activation = asked or network.activation or ASSUMED
     widths = [network.file.tensors[f"{name}.weight"].shape for name in network.order]
     shown = "-".join(str(width) for width in (widths[0][1], *(shape[0] for shape in widths)))
-    told = f"The network was read from the file, without code: dense layers {shown}, {activation} between them"
+    note = f"The network was read from the file, without code: dense layers {shown}, {activation} between them"
     if asked is not None:
-        told += " (as you gave it)."
+        note += " (as you gave it)."
     elif network.activation is not None:
-        told += f" (as {network.source} says)."
+        note += f" (as {network.source} says)."
     else:
-        told += f". The file does not say the activation: {activation} is assumed; give --activation if it is another."
+        note += f". The file does not say the activation: {activation} is assumed; give --activation if it is another."
     known = asked is None and network.activation is not None and network.source != CONFIG
     tried = tried_out(network.order, network.file.tensors, start, activation, truth, known)
-    return (told, *network.notes, *tried)
+    return (note, *network.notes, *tried)
 
 
 def start_of(network: ReadNetwork, path: Path) -> Mapping[str, Tensor]:

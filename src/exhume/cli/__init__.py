@@ -20,7 +20,7 @@ def main() -> None:
         from exhume.cli.app import main as run
 
         run(began)
-    except KeyboardInterrupt:  # while importing, or pressed again while the first one was being told
+    except KeyboardInterrupt:  # while importing, or pressed again while the first one was being reported
         _listen_no_more()
         print("exhume: interrupted", file=sys.stderr)
         sys.exit(130)

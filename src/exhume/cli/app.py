@@ -107,7 +107,7 @@ def _explain(problem: Exception) -> str:
     text = str(problem)
     if "alloc" in text and "memory" in text:
         return f"expected enough memory, found: {text.splitlines()[0]}; give a smaller --memory or fewer samples"
-    if "LinAlgError" in type(problem).__name__:  # torch's or numpy's: told by name, because importing them takes long
+    if "LinAlgError" in type(problem).__name__:  # torch's or numpy's: known by name, because importing them takes long
         reason = " ".join(text.split()).rstrip(".")
         return f"expected a system that can be solved, found: {reason}; look at the scale of the numbers, or for copies"
     return f"expected to get through, found a fault: {type(problem).__name__}: {text}; --debug shows where"

@@ -57,23 +57,14 @@ def audit(request: AuditRequest, json: bool) -> None:
 
 
 def _carried_out(request: AuditRequest, progress: "ProgressFolder | None", json: bool) -> "Audit":
-    """Reads the model and attacks it; what is known of it before the first attack is told before."""
+    """Reads the model and attacks it; what is known of it before the first attack is printed before."""
     from exhume.attacks.running.budget import Limits, ready_in_time
     from exhume.auditing.audit import AuditSettings
     from exhume.auditing.from_files import read_question
     from exhume.auditing.run import run_audit
     from exhume.theory import explain, gauge
-    from exhume.values import parse_names
 
-    settings = AuditSettings(
-        seconds=request.budget,
-        memory_bytes=request.memory,
-        samples=request.samples,
-        what_if=parse_names(request.what_if) or (),
-        recipe=parse_names(request.recipe) or (),
-        seed=request.seed,
-        since=command_began(),
-    )
+    settings = AuditSettings(request, since=command_began())
     with (
         ready_in_time(Limits(request.budget, since=settings.since), "a model that is read"),
         _seed_bar(request.initial_seed_search) as tried,
@@ -81,7 +72,7 @@ def _carried_out(request: AuditRequest, progress: "ProgressFolder | None", json:
         question = read_question(request, tried)
     seen = question.target.observation
     n = request.samples if question.truth is None else len(question.truth.inputs)
-    say(explain(gauge(seen.equations, seen.d, n))[0], json)
+    say(explain(gauge(seen.equations, seen.d, n), parameters=seen.p)[0], json)
     for note in question.target.notes:
         say(note, json)
     with _bars() as watch:

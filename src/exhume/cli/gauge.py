@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from exhume.cli.output import print_json, say
-from exhume.regular_file import regular
 from exhume.requests.request import Option, Request
 
 if TYPE_CHECKING:
@@ -14,6 +13,9 @@ if TYPE_CHECKING:
     from exhume.tensor_header import Header
 
 MOST_BLOCKS = 40
+TRAINED = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
+OPTIMISERS = ("optimizer", "optimizer_weights")
+"""Of Keras: beside the weights."""
 
 
 class GaugeRequest(Request):
@@ -21,7 +23,7 @@ class GaugeRequest(Request):
 
     weights: Annotated[
         Path | None,
-        Option("safetensors, of which the header is read, or a PyTorch state dict or checkpoint.", argument=True),
+        Option("safetensors, of which the header is read; PyTorch, ONNX, Keras, skops; or a folder.", argument=True),
     ] = None
     params: Annotated[int | None, Option("p, the number of trained parameters.")] = None
     dim: Annotated[int | None, Option("d, the numbers in one training sample.")] = None
@@ -75,6 +77,10 @@ def _from_file(weights: Path, asked: _Counted, head: str | None) -> _Counted:
     """p from a weights file; p, d and the told n from an observation of exhume's own. What was asked for is first."""
     from exhume.layer_kinds import stored_layers
 
+    if weights.is_dir():
+        from exhume.auditing.weights_folder import weights_in  # which takes torch
+
+        weights = weights_in(weights)
     header = _header(weights)
     if header is not None and header.exhume.get("kind") == "observation":
         return _from_observation(weights, header, asked)
@@ -89,23 +95,41 @@ def _from_file(weights: Path, asked: _Counted, head: str | None) -> _Counted:
 
 
 def _header(weights: Path) -> "Header | None":
-    """None for what is no safetensors file: a zip archive, as PyTorch writes them."""
+    """Of a safetensors file, without torch. What is of no known format is held to be one if it is called so."""
+    from exhume.formats.reading import kind_of
     from exhume.tensor_header import read_header
 
-    try:
-        with regular(weights).open("rb") as file:
-            archive = file.read(2) == b"PK"
-    except OSError:
-        archive = False  # read_header says what is wrong
-    return None if archive else read_header(weights)
+    safetensors = weights.suffix == ".safetensors" or not weights.is_file() or kind_of(weights) == "safetensors"
+    return read_header(weights) if safetensors else None
 
 
 def _shapes(weights: Path, header: "Header | None") -> "dict[str, Shape]":
     if header is not None:
         return {name: entry.shape for name, entry in header.entries.items()}
+    from exhume.errors import ExhumeError
+    from exhume.formats.chain_reading import chain_of
+    from exhume.formats.reading import kind_of, read_contents
     from exhume.observing.weights_file import read_weights
 
-    return {name: tuple(tensor.shape) for name, tensor in read_weights(weights).tensors.items()}
+    kind = kind_of(weights)
+    if kind == "torch":
+        return {name: tuple(tensor.shape) for name, tensor in read_weights(weights).tensors.items()}
+    contents = read_contents(weights, kind)
+    try:
+        return {
+            f"{layer.name}.{part}": values.shape
+            for layer in chain_of(contents, weights).layers
+            for part, values in (("weight", layer.weight), ("bias", layer.bias))
+            if values is not None
+        }
+    except ExhumeError:  # no chain of dense layers: whatever could be trained in it
+        shapes = {
+            name: array.shape for name, array in contents.arrays.items() if array.dtype in TRAINED and array.shape
+        }
+    kept = {name: shape for name, shape in shapes.items() if not name.startswith(OPTIMISERS)}
+    if not kept:
+        raise ExhumeError(f"expected weights in {weights}, found no array of floating point")
+    return kept
 
 
 def _from_observation(weights: Path, header: "Header", asked: _Counted) -> _Counted:

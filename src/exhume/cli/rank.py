@@ -15,10 +15,12 @@ def rank(request: RankRequest, json: bool) -> None:
     Example: exhume rank runs/a --candidates photos --non-members others
     """
     from exhume.experiments.rank_request import answer
+    from exhume.report.ranking import write_ranking
 
     done = answer(request)
     say_ranking(done.ranked, json)
-    say(f"wrote {done.folder / 'ranking.csv'} and span.safetensors", json)
+    page = write_ranking(done, request)
+    say(f"wrote {page}, ranking.csv and span.safetensors", json)
     if json:
         print_json(done.summary)
 

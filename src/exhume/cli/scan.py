@@ -39,6 +39,16 @@ def scan(request: ScanRequest, json: bool) -> None:
     if failing or (request.fail_on == "unread" and done.unread):
         say(f"failed: {done.answer.value} (--fail-on {request.fail_on})", as_json=True)
         raise typer.Exit(1)
+    if request.fail_on is not None and done.missing_extras:
+        # a gate that cannot look does not let through: what to install is known, unlike for a file that is broken
+        without = [item.name for item in done.unread if item.extra is not None]
+        more = f" and {len(without) - 1:,} more" if len(without) > 1 else ""
+        say(
+            f"failed: expected to read {printable(without[0])}{more}, found an extra not installed; "
+            f"pip install 'exhume[{','.join(done.missing_extras)}]' (--fail-on {request.fail_on})",
+            as_json=True,
+        )
+        raise typer.Exit(1)
 
 
 def _say(done: "Scan", json: bool) -> None:

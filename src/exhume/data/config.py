@@ -1,16 +1,28 @@
-"""Which data a victim is trained on: everything needed to load the same rows again."""
+"""Which data a victim is trained on: everything needed to load the same rows again, and data sets by name.
 
+A data set is a `DataSource`: an entry point of the group `exhume.data`, or one that was registered by a call.
+
+    [project.entry-points."exhume.data"]
+    faces = "exhume.data.faces:FACES"
+
+What no data set has as its name is the path of a folder of images.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from exhume.data.sources import SOURCES
+from exhume.data.image_scales import Norm, Standardise
 from exhume.errors import UsageError
+from exhume.extensions import Registry
 from exhume.validation import parse_fields
 
-Standardise = Literal["subset", "channels", "none", "cifar10-split"]
-Norm = Literal["sqrt-d", "keep"]
+if TYPE_CHECKING:  # which takes torch
+    from exhume.data.dataset import Dataset
+
 LabelRule = Literal["linear", "sign"]
 DtypeName = Literal["float32", "float64"]
 
@@ -77,6 +89,27 @@ class DataConfig(BaseModel):
         return self.per_class
 
 
+@dataclass(frozen=True)
+class DataSource:
+    """`load` gives what a request asks for, and `check` refuses a request that makes no sense for this data set.
+
+    `defaults` are those of the request's fields that differ from what images have.
+    """
+
+    name: str
+    load: Callable[[DataConfig], "Dataset"]
+    check: Callable[[DataConfig], None]
+    defaults: Mapping[str, object] = field(default_factory=dict)
+
+
+SOURCES: Registry[DataSource] = Registry("exhume.data", "a data set")
+
+
+def register_data(source: DataSource) -> DataSource:
+    """From now on `--data NAME` means this data set."""
+    return SOURCES.add(source)
+
+
 def check_images(config: DataConfig) -> None:
     """What holds for images of any source."""
     sphere_only = {
@@ -96,9 +129,9 @@ def check_images(config: DataConfig) -> None:
 
 def refuse(config: DataConfig, given: dict[str, bool], why: str) -> None:
     """Complains about the first field that is given."""
-    for field, is_given in given.items():
+    for name, is_given in given.items():
         if is_given:
             raise UsageError(
-                f"expected no {field} with the data set {config.name!r}, found {getattr(config, field)!r}; "
-                f"{field} {why}, leave it out"
+                f"expected no {name} with the data set {config.name!r}, found {getattr(config, name)!r}; "
+                f"{name} {why}, leave it out"
             )

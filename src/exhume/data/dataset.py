@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.data.config import Norm, Standardise
+from exhume.data.image_scales import Norm, Standardise
 from exhume.errors import ExhumeError, UsageError
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -19,7 +19,7 @@ SMALLEST_STD = 1e-9
 SMALLEST_RELATIVE_NORM = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Preparation:
     """How pixels became rows: x = scale · (pixels − mean) / std, flattened by channel, height, width."""
 
@@ -66,7 +66,7 @@ class Prepared:
     preparation: Preparation
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Training rows X, their targets Y, and where they come from.
 

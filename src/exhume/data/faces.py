@@ -2,10 +2,9 @@
 
 import torch
 
-from exhume.data.config import DataConfig, check_images, refuse
+from exhume.data.config import DataConfig, DataSource, check_images, refuse
 from exhume.data.dataset import Dataset
 from exhume.data.image_set import ImageSet, as_dataset
-from exhume.data.sources import DataSource
 from exhume.errors import UsageError
 
 FACE_COUNT = 100

@@ -11,7 +11,7 @@ from exhume.data.config import DataConfig
 from exhume.data.dataset import DTYPES, Dataset, downsample, prepare
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImageSet:
     """Pixels in [0, 1] in double precision, classes one after the other; class_index is −1 without classes."""
 

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from exhume.data.config import DataConfig
+from exhume.data.config import SOURCES, DataConfig
 from exhume.data.dataset import Dataset
 from exhume.data.folder import load_folder
 from exhume.data.image_set import as_dataset
-from exhume.data.sources import SOURCES
 from exhume.errors import UsageError
 
 

@@ -27,7 +27,7 @@ MEMBER_NAME, LABELS_NAME = "member", "labels"
 ARRAYS = (".npz", ".npy")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Records:
     """`rows` as inputs or embeddings; `names` to tell them by; `members` where the file says which were trained on.
 
@@ -76,11 +76,15 @@ def load_records(
     image_shape: tuple[int, int, int] | None = None,
     preparation: Preparation | None = None,
     label: str | None = None,
+    members: str | None = None,
 ) -> Records:
     """Records of a file or a folder. For images it takes the shape that the model sees and how they are prepared.
 
-    `label` is the column of a table that is no input.
+    Of a table, `label` and `members` are columns that are no input.
     """
+    is_table = path.is_file() and path.suffix.lower() in SUFFIXES_OF_TABLES
+    if members is not None and not is_table:
+        raise UsageError(f"expected a file of members, or a column of a table of candidates, found no {members}")
     if path.is_dir():
         return _from_folder(path, image_shape, preparation)
     if path.suffix == ".safetensors":
@@ -89,8 +93,8 @@ def load_records(
         found = (read_npz if path.suffix.lower() == ".npz" else read_npy)(path).arrays
         arrays = {name: torch.from_numpy(array.read().copy()) for name, array in found.items()}
         return _from_tensors(arrays, path)
-    if path.is_file() and path.suffix.lower() in SUFFIXES_OF_TABLES:
-        return _from_table(path, label)
+    if is_table:
+        return _from_table(path, label, members)
     what = "no such file or folder" if not path.exists() else "a file of another kind"
     raise UsageError(
         f"expected a folder of images or a .safetensors file, arrays (.npz, .npy) or a table (.csv, .parquet), found "
@@ -98,15 +102,20 @@ def load_records(
     )
 
 
-def _from_table(path: Path, label: str | None) -> Records:
-    table, stated = read_table(path), None
+def _from_table(path: Path, label: str | None, members: str | None) -> Records:
+    table, stated, marked = read_table(path), None, None
+    if members is not None:
+        table, cells = table.without(members)
+        if not set(cells) <= {0.0, 1.0}:
+            raise UsageError(f"expected 0 or 1 in the column {members!r} of {path}, found other values")
+        marked = torch.tensor([cell == 1 for cell in cells])
     if label is not None:
         table, stated = table.without(label)
     texts = next((column.name for column in table.columns if column.categories is not None), None)
     if texts is not None:
         raise UsageError(f"expected numbers as the model reads them in {path}, found texts in the column {texts!r}")
-    rows = torch.tensor([[float(cell) for cell in cells] for cells in table.cells], dtype=torch.float64)
-    return Records(rows, tuple(str(index) for index in range(len(rows))), None, stated)
+    rows = table.numbers()
+    return Records(rows, tuple(str(index) for index in range(len(rows))), marked, stated)
 
 
 def _from_tensors(tensors: dict[str, Tensor], path: Path) -> Records:

@@ -13,7 +13,9 @@ Early stopping and ridge are choices of the training itself; training with diffe
 
 import re
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Float
@@ -39,6 +41,13 @@ class Defence(BaseModel, ABC):
     percent_removed: ClassVar[float | None] = None
     """Of the features; None for a defence that removes none."""
     needs_trained_features: ClassVar[bool] = False
+    offered: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names that a page offers, each with what it does; none of a defence that needs more than the weights."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, text: str, *, ridge: float, seed: int) -> "Defence | None":
+        """The defence of that short name; None if it is that of another kind."""
 
     @property
     @abstractmethod
@@ -57,7 +66,13 @@ class Defence(BaseModel, ABC):
 class Rounding(Defence):
     """Weights in a shorter format."""
 
+    offered = MappingProxyType({"int8": "Round the weights to 8 bits"})
+
     kind: Format
+
+    @classmethod
+    def read(cls, text: str, *, ridge: float, seed: int) -> "Rounding | None":
+        return parse_fields(cls, kind=text) if text in get_args(Format) else None
 
     @property
     def short(self) -> str:
@@ -84,6 +99,13 @@ class Pruning(Defence):
 class MagnitudePruning(Pruning):
     """Those with the smallest weights (k outputs: the smallest norm of k weights)."""
 
+    offered = MappingProxyType({"prune50": "Remove the half of the features with the smallest weights"})
+
+    @classmethod
+    def read(cls, text: str, *, ridge: float, seed: int) -> "MagnitudePruning | None":
+        percent = _number(text, "prune")
+        return None if percent is None else parse_fields(cls, percent=percent)
+
     @property
     def short(self) -> str:
         return f"prune{self.percent:g}"
@@ -101,6 +123,11 @@ class SurgeonPruning(Pruning):
     needs_trained_features: ClassVar[bool] = True
     ridge: float = Field(default=0.0, ge=0)
 
+    @classmethod
+    def read(cls, text: str, *, ridge: float, seed: int) -> "SurgeonPruning | None":
+        percent = _number(text, "obs")
+        return None if percent is None else parse_fields(cls, percent=percent, ridge=ridge)
+
     @property
     def short(self) -> str:
         return f"obs{self.percent:g}"
@@ -109,7 +136,7 @@ class SurgeonPruning(Pruning):
         """Keeps the n × p features of the training data in memory, in float64."""
         if owned.inputs is None:
             raise UsageError(f"expected the training inputs for {self.short}, found none; only the owner can prune so")
-        check_surgeon((self,), owned.observation.knowledge.initial_body)
+        check_surgeon((self,), bool(owned.observation.knowledge.initial_body))
         features = owned.observation.features
         done = operate(
             features(owned.inputs), owned.head, removed(self.percent, features.p), self.ridge * len(owned.inputs)
@@ -120,8 +147,15 @@ class SurgeonPruning(Pruning):
 class Noise(Defence):
     """Gaussian noise on the published weights, of a standard deviation relative to their root mean square."""
 
+    offered = MappingProxyType({"noise0.1": "Add noise of a tenth of the weights' root mean square"})
+
     relative: float = Field(ge=0)
     seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @classmethod
+    def read(cls, text: str, *, ridge: float, seed: int) -> "Noise | None":
+        relative = _number(text, "noise")
+        return None if relative is None else parse_fields(cls, relative=relative, seed=seed)
 
     @property
     def short(self) -> str:
@@ -134,6 +168,9 @@ class Noise(Defence):
         noise = torch.randn(rows.shape, generator=stream, dtype=torch.float64).to(rows.device)
         size = self.relative * rows.double().square().mean().sqrt()
         return (rows.double() + size * noise).to(rows.dtype)
+
+
+KINDS: tuple[type[Defence], ...] = (Rounding, MagnitudePruning, SurgeonPruning, Noise)
 
 
 def parse_defences(text: str, *, ridge: float = 0.0, seed: int = 0) -> tuple[Defence, ...]:
@@ -160,18 +197,20 @@ def check_surgeon(defences: tuple[Defence, ...], halfway: bool) -> None:
 
 
 def _parse(text: str, ridge: float, seed: int) -> Defence:
-    if text in ("fp16", "bf16", "int8", "int8-row"):
-        return parse_fields(Rounding, kind=text)
-    written = _WRITTEN.fullmatch(text)
-    number = float(written["number"]) if written else 0.0
-    match written["name"] if written else None:
-        case "prune":
-            return parse_fields(MagnitudePruning, percent=number)
-        case "obs":
-            return parse_fields(SurgeonPruning, percent=number, ridge=ridge)
-        case "noise":
-            return parse_fields(Noise, relative=number, seed=seed)
+    for kind in KINDS:
+        found = kind.read(text, ridge=ridge, seed=seed)
+        if found is not None:
+            return found
     raise UsageError(f"expected a defence such as {EXAMPLES}, joined by commas; found {text!r}")
+
+
+def _number(text: str, name: str) -> float | None:
+    """
+    >>> _number("prune50", "prune"), _number("prune50", "obs"), _number("prune", "prune")
+    (50.0, None, None)
+    """
+    written = _WRITTEN.fullmatch(text)
+    return float(written["number"]) if written and written["name"] == name else None
 
 
 def publish(

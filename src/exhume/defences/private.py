@@ -128,7 +128,7 @@ def _measured_step(values: Float[Tensor, "n p"], outputs: int, recipe: PrivateRe
 
 
 def require_opacus() -> Any:
-    """Opacus, which is an extra: whoever wants to train privately is told how to get it."""
+    """Opacus, which is an extra: whoever wants to train privately reads how to get it."""
     try:
         return import_module("opacus")
     except ImportError as problem:

@@ -10,7 +10,7 @@ from exhume.features.selected_rows import selected
 from exhume.observation import Observation
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Publication:
     """An observation with the owner's training inputs and, where the attacker knows it, the initial head W(0).
 

@@ -39,7 +39,7 @@ SINGULAR = 1e-12  # of K's largest eigenvalue: directions of the labels that no 
 NEEDED = 1e-9  # 1 − h below this: the fit cannot be kept without this weight
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Surgery:
     """The weights that are left (k × p'), and which they are (increasing)."""
 
@@ -110,7 +110,7 @@ class _Patient:
             drift = math.sqrt(max(float((moved * (gram @ moved)).sum()), 0.0))
             if gone and math.sqrt(costs[q]) > limit - slack * drift:
                 break
-            if math.isinf(costs[q]):  # rounding: weights are left over that could go, but none that can be told
+            if math.isinf(costs[q]):  # rounding: weights are left over that could go, but none whose cost is known
                 self.rank = len(self.kept) - len(gone)
                 break
             row, free = living[q].copy(), 1 - leverage[q]

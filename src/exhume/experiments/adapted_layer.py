@@ -25,7 +25,7 @@ from exhume.formats.adapter import Adapter, LowRank
 from exhume.networks.head import with_bias
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AdaptedLayer:
     """`keeps`: A, where the probe is over A x. `whole`: whether the layer was trained as a whole."""
 

@@ -1,9 +1,9 @@
-"""Files that an attack may be given. A run is told from another by what is in them, not by where they lie."""
+"""Files that an attack may be given. Runs differ by what is in them, not by where they lie."""
 
 import hashlib
 from pathlib import Path
 
-from exhume.attacks.prior.spectrum import Spectrum, load_spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum, load_spectrum
 from exhume.data.public_images import load_public_rows, public_images
 from exhume.errors import UsageError
 from exhume.regular_file import regular
@@ -21,10 +21,10 @@ def content_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def read_spectrum(path: Path, shape: tuple[int, int, int]) -> Spectrum:
+def read_spectrum(path: Path, shape: tuple[int, int, int]) -> FrequencySpectrum:
     """Measured on the images of a folder, or read from the file of one that was measured before."""
     if path.is_dir():
-        return Spectrum.measured(load_public_rows(path, shape), shape, path.name)
+        return FrequencySpectrum.measured(load_public_rows(path, shape), shape, path.name)
     if not path.exists():
         raise UsageError(f"expected a folder of images or a file for --spectrum, found nothing at {path}")
     found = load_spectrum(path)

@@ -22,7 +22,7 @@ from exhume.errors import UsageError
 from exhume.experiments.attack_files import content_digest, read_spectrum
 from exhume.experiments.known_samples import keep_known
 from exhume.experiments.run import RunFolder
-from exhume.known import load_known
+from exhume.known import Known, load_known
 from exhume.observation import Observation
 from exhume.recipe import read_recipe
 from exhume.requests.attack import AttackOptions
@@ -87,11 +87,14 @@ class AttackRequest(AttackOptions):
         if settings.subspace == "given":
             observation = replace(observation, subspace=read_subspace(Path(str(self.subspace)), observation.d))
         if self._takes_known:
-            given = None if self.known is None else Path(self.known)
-            observation = replace(observation, known=keep_known(folder, given, observation.d))
+            observation = replace(observation, known=self.known_samples(folder, observation.d))
         if self.recipe_file is not None:
             observation = replace(observation, recipe=read_recipe(Path(self.recipe_file)))
         return prepare(observation, settings)
+
+    def known_samples(self, folder: RunFolder, d: int) -> Known:
+        """What an informed adversary knows, kept in the folder."""
+        return keep_known(folder, None if self.known is None else Path(self.known), d)
 
     def files(self) -> dict[str, str]:
         """The options that are files, as they were given."""

@@ -30,7 +30,7 @@ def attack_run(
     watch: Watch | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AttackedRun:
-    """`watch` sees each iteration of a single attack, `say` is told a line for each attack of a pool."""
+    """`watch` sees each iteration of a single attack, `say` is given a line for each attack of a pool."""
     if not prepared.settings.ranks.first:
         return AttackedRun({}, run(prepared, None, folder.checkpoint, SnapshotKeeper()).interrupted)
     with folder.alone("this attack"):

@@ -1,9 +1,11 @@
-"""A head alone, as people keep it: its matrix in a safetensors file, or a linear model of scikit-learn."""
+"""A head alone, as people keep it: a matrix in a file of tensors or of Keras, or a linear model of scikit-learn."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,12 +13,15 @@ from exhume.attacks.probes.ranking import Probe
 from exhume.data.records import Records
 from exhume.errors import ExhumeError, UsageError
 from exhume.files import read_any_tensors
+from exhume.formats.chain_of_keras import chain_of_keras
 from exhume.formats.linear_head import Prepare, head_of
 from exhume.formats.reading import kind_of, read_contents
 from exhume.layer_states import LayerStates, changed
 from exhume.networks.head import with_bias
+from exhume.observing.weights_file import read_weights
 
 MODELS = ("skops", "onnx")
+KERAS = ("keras", "h5")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +46,7 @@ class HeadFile:
 
 
 def read_head_file(path: Path, initial: Path | None = None) -> HeadFile:
-    """A linear model of scikit-learn, or a matrix in a safetensors file, which says nothing but its numbers."""
+    """A linear model of scikit-learn, or a matrix, which says nothing but its numbers."""
     kind = kind_of(path) if path.is_file() else None
     if kind not in MODELS:
         return HeadFile(read_head(path, initial))
@@ -88,15 +93,37 @@ class _Head:
 
 
 def _matrix(path: Path) -> _Head:
-    tensors = read_any_tensors(path, f"expected a head in {path}, found no such file")
-    layers = [name for name, tensor in tensors.items() if tensor.ndim == 2 and name.rpartition(".")[2] == "weight"]
-    if len(layers) != 1:
-        found = ", ".join(sorted(tensors)[:8]) or "no tensor"
-        raise ExhumeError(f"expected one k x h tensor named weight (and a bias) in {path}, found {found}")
-    weight = tensors[layers[0]]
-    bias = tensors.get(layers[0].removesuffix("weight") + "bias")
-    if not weight.is_floating_point() or (bias is not None and bias.shape != (len(weight),)):
+    kind = kind_of(path) if path.is_file() else None
+    if kind in KERAS:
+        layers_of_keras = chain_of_keras(read_contents(path, kind), path).layers
+        if len(layers_of_keras) != 1:
+            raise ExhumeError(f"expected one dense layer in {path}, found {len(layers_of_keras)}")
+        weight, bias = (_tensor(values) for values in (layers_of_keras[0].weight, layers_of_keras[0].bias))
+    else:
+        weight, bias = _stored(_tensors(path, kind), path)
+    if weight is None or not weight.is_floating_point() or (bias is not None and bias.shape != (len(weight),)):
         raise ExhumeError(f"expected a floating-point weight and one bias per output in {path}, found others")
     if not torch.isfinite(weight).all() or (bias is not None and not torch.isfinite(bias).all()):
         raise ExhumeError(f"expected finite numbers in {path}, found NaN or infinite ones")
     return _Head(weight, bias)
+
+
+def _tensors(path: Path, kind: str | None) -> Mapping[str, Tensor]:
+    if kind in (None, "safetensors"):
+        return read_any_tensors(path, f"expected a head in {path}, found no such file")
+    if kind == "torch":
+        return read_weights(path).tensors
+    found = read_contents(path, kind)  # a pickle, or what is not read, is refused with the line that converts it
+    raise UsageError(f"expected a file with a head at {path}, found {found.kind}; save weight and bias as safetensors")
+
+
+def _stored(tensors: Mapping[str, Tensor], path: Path) -> tuple[Tensor, Tensor | None]:
+    layers = [name for name, tensor in tensors.items() if tensor.ndim == 2 and name.rpartition(".")[2] == "weight"]
+    if len(layers) != 1:
+        found = ", ".join(sorted(tensors)[:8]) or "no tensor"
+        raise ExhumeError(f"expected one k x h tensor named weight (and a bias) in {path}, found {found}")
+    return tensors[layers[0]], tensors.get(layers[0].removesuffix("weight") + "bias")
+
+
+def _tensor(values: np.ndarray | None) -> Tensor | None:
+    return None if values is None else torch.from_numpy(np.array(values))

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhume.data.config import Norm
 from exhume.data.dataset import CIFAR10_SPLIT_MEAN, CIFAR10_SPLIT_STD, Preparation
+from exhume.data.image_scales import Norm
 from exhume.errors import ExhumeError
 from exhume.experiments.documents import is_number
 

@@ -1,6 +1,6 @@
 """The answer to `exhume rank`: records, read and prepared, against a run or against a head alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,7 +25,8 @@ from exhume.metrics.detection import rows_among
 from exhume.observing.of_layer import observe_layer
 from exhume.requests.rank import RankRequest
 
-HEADS = (".safetensors", ".skops", ".onnx")
+SAME = 1e-5
+"""A row of two files, one of which may have single precision."""
 RANK_KEYS = (
     "rank_members",
     "rank_others",
@@ -83,9 +84,10 @@ def _rank_run(request: RankRequest) -> RankDone:
 
 def _rank_head(request: RankRequest) -> RankDone:
     """Ranks embeddings against a head that is in a file by itself."""
-    if request.run.suffix not in HEADS:
+    if not request.run.is_file():
         raise UsageError(
-            f"expected a run folder or a .safetensors file with a head, a .skops or an .onnx file, found {request.run}"
+            "expected a run folder or a .safetensors file with a head, a .pt, .keras, .skops or .onnx file, found no "
+            f"{request.run}"
         )
     if request.model is not None:
         raise UsageError(f"expected no --model with a head file, found {request.model!r}; its records are embeddings")
@@ -131,12 +133,34 @@ def _load(
 ) -> tuple[Records, Records | None]:
     """The candidates, and the non-members where there are any, as the head reads them."""
 
-    def ready(path: Path, what: str) -> Records:
-        found = load_records(path, image_shape, preparation, request.label)
+    column = request.members if request.members is not None and not Path(request.members).exists() else None
+
+    def ready(path: Path, what: str, members: str | None = None) -> Records:
+        found = load_records(path, image_shape, preparation, request.label, members)
         return found.labelled(None, what) if head is None else head.prepared(found, what)
 
     others = None if request.non_members is None else ready(request.non_members, "the non-members")
-    return ready(request.candidates, "the candidates"), others
+    candidates = ready(request.candidates, "the candidates", column)
+    if request.members is not None and column is None:
+        known = ready(Path(request.members), "the members")
+        candidates = replace(candidates, members=_among(candidates, known, request))
+    return candidates, others
+
+
+def _among(candidates: Records, known: Records, request: RankRequest) -> Tensor:
+    """Which candidates are the known members; each of these has to be there."""
+    if known.rows.shape[1] != candidates.rows.shape[1]:
+        raise UsageError(
+            f"expected members of {candidates.rows.shape[1]} numbers in {request.members}, found {known.rows.shape[1]}"
+        )
+    members = rows_among(candidates.rows, known.rows, SAME)
+    missing = int((~rows_among(known.rows, candidates.rows, SAME)).sum())
+    if missing:
+        raise UsageError(
+            f"expected every record of {request.members} among the candidates {request.candidates}, found {missing} of "
+            f"{len(known.rows)} that are not; --members are rows of the pool itself"
+        )
+    return members
 
 
 def _preparation(

@@ -25,7 +25,7 @@ from exhume.metrics.detection import detection_rate, rate_interval, roc_auc
 
 FEW_NON_MEMBERS = 20
 FALSE_ALARMS = {"1": 0.01, "0_1": 0.001}
-"""Shares of false alarms that rates are told at, by their names in percent. Of less than 1,000 others 0.1 % is none."""
+"""Shares of false alarms that have a rate, by their names in percent. Of less than 1,000 others 0.1 % is none."""
 EXACTLY = "a record whose embedding equals a recovered one to rounding was trained on"
 INSIDE = (
     "a record that lies in the span of the training embeddings to rounding was trained on, or is a mixture of records "
@@ -34,13 +34,13 @@ INSIDE = (
 RANKING_FILE, SPAN_FILE = "ranking.csv", "span.safetensors"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RankedRecords:
     ranking: Ranking
     names: tuple[str, ...]
     members: Bool[Tensor, " m"] | None
     samples: int | None
-    """n, if the attacker is told."""
+    """n, if the attacker knows it."""
     recovered: int | None = None
     """Training embeddings that came back by themselves, where a hidden layer was attacked."""
 

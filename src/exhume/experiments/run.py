@@ -63,9 +63,6 @@ class RunFolder:
             raise ExhumeError(f"expected a reconstruction in {self.path}, found none; run 'exhume attack {self.path}'")
         return load_reconstruction(path)
 
-    def has_reconstruction(self) -> bool:
-        return (self.path / "reconstruction.safetensors").exists()
-
     def has_truth(self) -> bool:
         return (self.path / "truth.safetensors").exists()
 

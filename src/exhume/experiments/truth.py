@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.data.config import Norm, Standardise
 from exhume.data.dataset import Dataset, Preparation
+from exhume.data.image_scales import Norm, Standardise
 from exhume.data.tables.table import Table
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors, require_tensors, write_tensors
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Truth:
     """The training data as the victim saw it, and the way back to pixels.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from exhume.features.rows import PlainRows, Rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExtendedRows(PlainRows):
     """The rows (v_k, b_k), made block by block. With `constant` the row (0, ..., 0, 1) comes before them: a homogeneous
     φ makes 1 of it at (x, 1), the feature that belongs to the bias of a head."""

@@ -26,7 +26,7 @@ from exhume.errors import UsageError
 PROBES = 256  # random inputs that show how large preactivations are
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Gradients:
     """Gradients in all layers of q combinations of outputs of m inputs: `forward` h_{l−1} and `backward` e_l."""
 
@@ -65,7 +65,7 @@ class Gradients:
         return errors[:, :, units] if layer == 0 and units is not None else errors
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayeredNetwork:
     """Matrices W_1..W_L and φ.
 
@@ -116,7 +116,7 @@ class LayeredNetwork:
         return replace(self, weights=(self.weights[0] @ basis, *self.weights[1:]))
 
     def gradients(self, rows: Float[Tensor, "m d"], directions: Float[Tensor, "m q k"] | None = None) -> Gradients:
-        """Of directions·f, all outputs on their own unless told otherwise. Can be differentiated in the rows."""
+        """Of directions·f, all outputs on their own unless asked otherwise. Can be differentiated in the rows."""
         forward, slopes = [rows], []
         for layer, matrix in enumerate(self.weights[:-1]):
             value, slope = self._activate(forward[-1] @ matrix.T, layer)

@@ -30,7 +30,7 @@ from exhume.networks.head import PenultimateFeatures, find_head, split_at_head
 CHUNK = 64
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModuleFeatures:
     """g as a function of flat rows, or some of its coordinates.
 
@@ -118,7 +118,7 @@ class ModuleFeatures:
         return torch.isin(groups, drawn).nonzero()[:, 0]
 
     def telltale(self, like: Tensor) -> Iterator[bytes]:
-        """A network is told by what it makes of one input, in the precision of `like`."""
+        """A network is known by what it makes of one input, in the precision of `like`."""
         probe = torch.randn(1, self.d, generator=torch.Generator().manual_seed(0))
         yield raw_bytes(self(probe.to(like)))
 
@@ -132,7 +132,7 @@ class ModuleFeatures:
         return values if self.chosen is None else values[:, self.chosen.to(values.device)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Record:
     """One chunk's forward sweep, recorded."""
 

@@ -19,7 +19,7 @@ MOST_NUMBERS = 2**31  # of one input
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkSource:
     """A factory, its arguments (JSON values), and the weights that it gets.
 

@@ -22,7 +22,7 @@ from exhume.features.rows import Rows, blocks, raw_bytes
 from exhume.features.selected_rows import selected
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RidgeFeatures:
     """φ(Vx + b) with V kept anywhere; p features of inputs in R^d.
 

@@ -84,6 +84,10 @@ class Rows(Protocol):
         """What tells these rows from others."""
         ...
 
+    def described(self, folder: Path) -> dict[str, str | int] | None:
+        """Which rows these are, for a file in that folder, without their numbers; None: these have to be written."""
+        ...
+
 
 class PlainRows:
     """What rows say of themselves that are neither in memory nor known to be anything."""
@@ -104,6 +108,9 @@ class PlainRows:
     def chosen(self) -> Int[Tensor, " p"] | None:
         return None
 
+    def described(self, folder: Path) -> dict[str, str | int] | None:
+        return None
+
     def telltale(self: Rows) -> bytes:
         """A checksum per block. CRC-32 finds a changed matrix, at six times the speed of a cryptographic one."""
         sums = bytearray()
@@ -113,7 +120,22 @@ class PlainRows:
         return bytes(sums)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class RowsOfOthers(PlainRows):
+    """Some of the rows of `whole`, which stay where they are."""
+
+    whole: Rows
+
+    @property
+    def d(self) -> int:
+        return self.whole.d
+
+    @property
+    def block_rows(self) -> int:
+        return self.whole.block_rows
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class HeldRows(PlainRows):
     """V in memory."""
 
@@ -183,6 +205,9 @@ class DrawnRows(PlainRows):
     def telltale(self) -> bytes:
         return repr(self).encode()
 
+    def described(self, folder: Path) -> dict[str, str | int]:
+        return {"kind": "drawn", "seed": self.seed, "p": self.p, "d": self.d, "first": self.first}
+
     def part(self, start: int, stop: int) -> "DrawnRows":
         return DrawnRows(self.seed, stop - start, self.d, self.first + start)
 
@@ -224,6 +249,12 @@ class MappedRows(PlainRows):
         # mode "c" gives torch a writable view without ever writing to the file
         view = np.memmap(self.path, self.dtype, "c", self.offset + start * self.d * itemsize, (stop - start, self.d))
         return torch.from_numpy(view)
+
+    def described(self, folder: Path) -> dict[str, str | int] | None:
+        """Of a file beside it."""
+        if self.path.parent.resolve() != folder.resolve():
+            return None
+        return {"kind": "file", "name": self.path.name, "p": self.p, "first": self.first}
 
     def part(self, start: int, stop: int) -> "MappedRows":
         itemsize = np.dtype(self.dtype).itemsize

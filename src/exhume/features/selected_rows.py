@@ -7,14 +7,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.errors import ExhumeError
-from exhume.features.rows import PlainRows, Rows
+from exhume.features.rows import Rows, RowsOfOthers
 
 
-@dataclass(frozen=True, eq=False)
-class SelectedRows(PlainRows):
+@dataclass(frozen=True, eq=False, repr=False)
+class SelectedRows(RowsOfOthers):
     """The rows `index` of other rows, in their order. They stay where they are and are picked out block by block."""
 
-    whole: Rows
     index: Int[Tensor, " p"]
 
     def __post_init__(self) -> None:
@@ -33,14 +32,6 @@ class SelectedRows(PlainRows):
     @property
     def chosen(self) -> Int[Tensor, " p"]:
         return self.index
-
-    @property
-    def d(self) -> int:
-        return self.whole.d
-
-    @property
-    def block_rows(self) -> int:
-        return self.whole.block_rows
 
     def block(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
         """Reads the stretches of V that hold the rows asked for, each no longer than one of V's own blocks."""

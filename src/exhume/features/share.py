@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.features.ridge import RidgeFeatures
-from exhume.features.rows import CHUNK_ROWS, PlainRows, Rows
+from exhume.features.rows import CHUNK_ROWS, RowsOfOthers
 
 PACK = CHUNK_ROWS  # a pack of drawn rows is then drawn without any other
 
@@ -52,21 +52,12 @@ class Share:
 
 
 @dataclass(frozen=True, eq=False)
-class DealtRows(PlainRows):
+class DealtRows(RowsOfOthers):
     """A share of other rows: `p` of them, from its own number `first` on."""
 
-    whole: Rows
     share: Share
     first: int
     p: int
-
-    @property
-    def d(self) -> int:
-        return self.whole.d
-
-    @property
-    def block_rows(self) -> int:
-        return self.whole.block_rows
 
     def block(self, start: int, stop: int) -> Float[Tensor, "rows d"]:
         begin, end = self.first + start, self.first + stop

@@ -68,12 +68,16 @@ def _dense(kernel: StoredArray, bias: StoredArray | None, number: int) -> DenseL
     return DenseLayer(f"dense{number}", np.asarray(kernel.read()).T, None if bias is None else np.asarray(bias.read()))
 
 
-def _activation(told: Any) -> str:
+def _activation(stated: Any) -> str:
     """Its name; Keras writes a text, or an object with one."""
-    if isinstance(told, dict):
-        inner = told.get("config")
-        told = inner.get("name", told.get("class_name")) if isinstance(inner, dict) else inner or told.get("class_name")
-    name = str(told).lower().rpartition(".")[2]
+    if isinstance(stated, dict):
+        inner = stated.get("config")
+        stated = (
+            inner.get("name", stated.get("class_name"))
+            if isinstance(inner, dict)
+            else inner or stated.get("class_name")
+        )
+    name = str(stated).lower().rpartition(".")[2]
     # a slope of 0.2 is what Keras means by the name alone, and exhume's is 0.01
     return "leaky_relu with a slope of 0.2" if name == LEAKY else OTHER_NAMES.get(name, name)
 

@@ -23,7 +23,11 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
     between: list[str] = []
     scaler: StoredObject | None = None
     current, waiting = inputs[0], None  # an activation counts once a layer follows
-    for _ in nodes:  # as many as there are: names may lead in a circle
+    seen = set[str]()
+    while True:
+        if current in seen:
+            raise UsageError(f"expected a network in {path}, found a loop through {current[:80]!r}; {WAY_OUT}")
+        seen.add(current)
         users = [node for node in nodes if current in node.members["inputs"]]
         behind = activation_behind(current, contents) if layers and waiting is None else None
         if behind is not None and not _is_bias(users[0], layers[-1], contents):

@@ -28,9 +28,9 @@ def chain_of_skops(contents: Contents, path: Path) -> DenseChain:
     weights, biases = (_arrays(network, name, path) for name in ("coefs_", "intercepts_"))
     if len(weights) != len(biases):
         raise ExhumeError(f"expected a bias for each of {len(weights)} layers in {path}, found {len(biases)}")
-    named = str(network.members.get("activation"))
-    if named not in ACTIVATIONS:
-        raise ExhumeError(f"expected an activation out of {', '.join(ACTIVATIONS)} in {path}, found {named[:40]!r}")
+    stated = str(network.members.get("activation"))
+    if stated not in ACTIVATIONS:
+        raise ExhumeError(f"expected an activation out of {', '.join(ACTIVATIONS)} in {path}, found {stated[:40]!r}")
     layers = tuple(
         DenseLayer(f"dense{number + 1}", weight.T, bias)
         for number, (weight, bias) in enumerate(zip(weights, biases, strict=True))
@@ -38,10 +38,10 @@ def chain_of_skops(contents: Contents, path: Path) -> DenseChain:
     try:
         prepare = steps_before(network, contents, path)
     except UsageError:  # another step than a scaler
-        told = "The file has other steps in front of the network: records are compared as they are after those."
-        return DenseChain(layers, ACTIVATIONS[named], (told,), _kept(network, len(weights)))
+        note = "The file has other steps in front of the network: records are compared as they are after those."
+        return DenseChain(layers, ACTIVATIONS[stated], (note,), _kept(network, len(weights)))
     scaler = None if prepare is None else Scaler.of(prepare, weights[0].shape[0], path)
-    return DenseChain(layers, ACTIVATIONS[named], (), _kept(network, len(weights)), scaler)
+    return DenseChain(layers, ACTIVATIONS[stated], (), _kept(network, len(weights)), scaler)
 
 
 def _kept(network: StoredObject, layers: int) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:

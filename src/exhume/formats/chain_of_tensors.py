@@ -68,6 +68,12 @@ def _has_smaller_number(one: str, other: str) -> bool:
 
 
 def _layers(shapes: Mapping[str, Shape], path: Path) -> dict[str, Shape]:
+    matrices = [name for name, shape in shapes.items() if len(shape) == 2]
+    if len(matrices) == 1 and all(name in matrices or name.rpartition(".")[2] == "bias" for name in shapes):
+        raise UsageError(
+            f"expected {FEWEST_LAYERS} to {MOST_LAYERS} dense layers in {path}, found one; for a single linear layer: "
+            f"exhume rank {path.name} --candidates DATA --out DIR; otherwise {WAY_OUT}"
+        )
     layers = {name.removesuffix(".weight"): shape for name, shape in shapes.items() if _is_matrix(name, shape)}
     for name, shape in shapes.items():
         layer, _, part = name.rpartition(".")

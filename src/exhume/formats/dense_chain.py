@@ -5,14 +5,13 @@
 What a file says of phi is taken; PyTorch and safetensors files say nothing of it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from exhume.errors import ExhumeError, UsageError
-from exhume.formats.contents import Contents
 from exhume.formats.linear_head import Scaler
 
 WAY_OUT = "give the network as --model package.module:factory"
@@ -21,7 +20,7 @@ Buffers = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray | None]]]
 """Of a kernel and of a bias, for each layer in order."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseLayer:
     """`weight` has one row an output. `name` is the layer's own where the file has one."""
 
@@ -30,7 +29,7 @@ class DenseLayer:
     bias: np.ndarray | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseChain:
     """`buffers` are what an optimiser keeps of each layer, by torch's names, where the file has it."""
 
@@ -40,23 +39,6 @@ class DenseChain:
     buffers: Buffers = field(default_factory=dict)
     scaler: Scaler | None = None
     """What the file does to a record in front of the network."""
-
-
-def chain_of(contents: Contents, path: Path) -> DenseChain:
-    """The chain of an ONNX, Keras or skops file; one line for a network that is none."""
-    from exhume.formats.chain_of_keras import chain_of_keras
-    from exhume.formats.chain_of_onnx import chain_of_onnx
-    from exhume.formats.chain_of_skops import chain_of_skops
-
-    read: dict[str, Callable[[Contents, Path], DenseChain]] = {
-        "ONNX": chain_of_onnx,
-        "Keras": chain_of_keras,
-        "HDF5": chain_of_keras,
-        "skops": chain_of_skops,
-    }
-    if contents.kind not in read:
-        raise UsageError(f"expected a network in {path}, found {contents.kind} arrays, which tell none; {WAY_OUT}")
-    return checked(read[contents.kind](contents, path), path)
 
 
 def checked(chain: DenseChain, path: Path) -> DenseChain:
@@ -82,7 +64,7 @@ def checked(chain: DenseChain, path: Path) -> DenseChain:
 
 
 def one_activation(names: Sequence[str], path: Path) -> str | None:
-    """What is between the layers, if it is the same everywhere; None where nothing was told."""
+    """What is between the layers, if it is the same everywhere; None where the file says nothing."""
     different = list(dict.fromkeys(names))
     if len(different) > 1:
         raise UsageError(f"expected one activation in {path}, found {' and '.join(different)}; {WAY_OUT}")

@@ -141,10 +141,10 @@ def _number(name: str, contents: Contents) -> Values | None:
         maker = next(
             (node for node in contents.objects if node.class_name == CONSTANT and name in node.members["outputs"]), None
         )
-        told = None if maker is None else maker.members.get("value", maker.members.get("value_float"))
-        if isinstance(told, float):
-            return np.asarray(told)
-        array = told if isinstance(told, StoredArray) else None
+        value = None if maker is None else maker.members.get("value", maker.members.get("value_float"))
+        if isinstance(value, float):
+            return np.asarray(value)
+        array = value if isinstance(value, StoredArray) else None
     if array is None or array.numbers != 1:
         return None
     return np.asarray(array.read(), np.float64).reshape(())

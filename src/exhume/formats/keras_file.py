@@ -54,9 +54,9 @@ def read_h5(path: Path) -> Contents:
 
     with opener() as root:
         arrays = stored_arrays(root, path, opener)
-        told = text_attribute(root, "model_config")
+        text = text_attribute(root, "model_config")
         order = text_list(root["model_weights"], "layer_names") if "model_weights" in root else []
-    config = None if told is None else parse_object(told, f"model_config of {path}")
+    config = None if text is None else parse_object(text, f"model_config of {path}")
     values = {"layer_names": order} | ({} if config is None else {"config": config})
     return Contents("HDF5", arrays, () if config is None else _layers(config, path), values)
 

@@ -2,10 +2,11 @@
 
 | model | loss | targets |
 | --- | --- | --- |
-| LogisticRegression | cross-entropy; logistic for two classes | classes |
-| Ridge | square | numbers |
-| RidgeClassifier | signed-square, one output per class; one for two classes | classes |
+| LogisticRegression, LogisticRegressionCV | cross-entropy; logistic for two classes | classes |
+| Ridge, RidgeCV | square | numbers |
+| RidgeClassifier, RidgeClassifierCV | signed-square, one output per class; one for two classes | classes |
 | LinearSVC | squared-hinge; the plain hinge tells too little | classes |
+| SGDClassifier | that of its setting `loss`, where it is one of these | classes |
 
 ONNX keeps what a model answers and not what it was trained with. A softmax or a logistic function at the end tells a
 logistic regression; of other classifiers the loss has to be given.
@@ -22,14 +23,24 @@ import numpy as np
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.contents import Contents, StoredArray, StoredObject
 
-MODELS = ("LogisticRegression", "Ridge", "RidgeClassifier", "LinearSVC")
-OF_VERSIONS = (*MODELS, "LinearRegression")
-"""Models of which two versions can be held against each other."""
+MODELS = (
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "Ridge",
+    "RidgeCV",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "LinearSVC",
+    "SGDClassifier",
+)
+OF_VERSIONS = ("LogisticRegression", "Ridge", "RidgeClassifier", "LinearSVC", "LinearRegression")
+"""Models of which two versions can be held against each other: their penalty is the owner's, and they come to rest."""
+SGD_LOSSES = {"log_loss": "logistic", "squared_hinge": "squared-hinge", "squared_error": "signed-square"}
 NODES = ("LinearClassifier", "LinearRegressor")
 Prepare = Callable[[np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearHead:
     """`weight` has one row per output. `loss`: None where the file does not tell. `classes`: labels in the order of the
     outputs, None for numbers. `prepare`: what the file does to a record before the model, None for nothing."""
@@ -43,7 +54,7 @@ class LinearHead:
     """λ of λ|W|²/2 beside the sum of the losses, where the file tells it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scaler:
     """What a file does to a record first: (x - centre) / scale."""
 
@@ -100,24 +111,32 @@ def _of_skops(contents: Contents, path: Path, models: Sequence[str]) -> LinearHe
 
 def _loss_of(model: StoredObject) -> str | None:
     match model.class_name:
-        case "Ridge" | "LinearRegression":
+        case "Ridge" | "RidgeCV" | "LinearRegression":
             return "square"
-        case "RidgeClassifier":
+        case "RidgeClassifier" | "RidgeClassifierCV":
             return "signed-square"
         case "LinearSVC":
-            told = str(model.members.get("loss"))
-            return "squared-hinge" if told == "squared_hinge" else None
+            named = str(model.members.get("loss"))
+            return "squared-hinge" if named == "squared_hinge" else None
     classes = model.array("classes_")
-    return "logistic" if classes is not None and classes.shape == (2,) else "cross-entropy"
+    two = classes is not None and classes.shape == (2,)
+    if model.class_name == "SGDClassifier":
+        loss = SGD_LOSSES.get(str(model.members.get("loss")))
+        return loss if two or loss != "logistic" else None  # one logistic function per class
+    if model.members.get("refit") is False:
+        return None  # an average of the models of several parts of the records
+    return "logistic" if two else "cross-entropy"
 
 
 def _penalty_of(model: StoredObject) -> float | None:
+    if model.class_name not in OF_VERSIONS:
+        return None
     if model.class_name == "LinearRegression":
         return 0.0
-    told = model.members.get("alpha" if model.class_name.startswith("Ridge") else "C")
-    if not isinstance(told, int | float) or not 0 < told < math.inf:
+    stated = model.members.get("alpha" if model.class_name.startswith("Ridge") else "C")
+    if not isinstance(stated, int | float) or not 0 < stated < math.inf:
         return None
-    return float(told) if model.class_name.startswith("Ridge") else 1 / float(told)
+    return float(stated) if model.class_name.startswith("Ridge") else 1 / float(stated)
 
 
 def steps_before(model: StoredObject, contents: Contents, path: Path) -> Prepare | None:

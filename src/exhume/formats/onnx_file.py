@@ -1,6 +1,6 @@
 """ONNX with the `onnx` package, as data: the graph is read and never run, and no other file is opened."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from exhume.formats.extras import require
 LARGEST_ONNX = 2 * 2**30
 """The format ends there: protobuf has no larger messages."""
 DEEPEST = 32
+MOST_ARRAYS = 1_000_000
 
 
 def read_onnx(path: Path) -> Contents:
-    """Initialisers as arrays; each node an object of kind `onnx.<op>` with its attributes, `inputs` and `outputs`."""
+    """Initialisers and constants as arrays, those of branches and local functions too; each node an object of kind
+    `onnx.<op>` with its attributes, `inputs` and `outputs`."""
     onnx = require("onnx", "onnx", path)
     if path.stat().st_size >= LARGEST_ONNX:
         raise ExhumeError(f"expected less than 2 GB of ONNX at {path}, found more, which the format cannot hold")
@@ -27,18 +29,30 @@ def read_onnx(path: Path) -> Contents:
         raise ExhumeError(f"expected a whole ONNX model at {path}, found: {found}") from problem
     if not model.graph.node and not model.graph.initializer:
         raise ExhumeError(f"expected an ONNX model at {path}, found a file without a graph")
-    arrays = {found.name: found for found in _initialisers(onnx, model.graph, path)}
-    objects = tuple(_nodes(onnx, model.graph, path, 0))
+    arrays: dict[str, StoredArray] = {}
+    _keep(_initialisers(onnx, model.graph, path), arrays, "graph", path)
+    objects = list(_nodes(onnx, model.graph, path, 0, arrays))
+    for function in model.functions:
+        objects += _nodes(onnx, function, path, 1, arrays)
     values = {
         "inputs": [_printable(value.name, path) for value in model.graph.input],
         "outputs": [_printable(value.name, path) for value in model.graph.output],
     }
-    return Contents("ONNX", arrays, objects, values)
+    return Contents("ONNX", arrays, tuple(objects), values)
 
 
-def _initialisers(onnx: Any, graph: Any, path: Path) -> Iterator[StoredArray]:
+def _keep(found: Iterable[tuple[str, StoredArray]], arrays: dict[str, StoredArray], where: str, path: Path) -> None:
+    """Under their names; a name that another graph has taken gets its place in front."""
+    for name, array in found:
+        if len(arrays) >= MOST_ARRAYS:
+            raise ExhumeError(f"expected at most {MOST_ARRAYS:,} arrays in {path}, found more")
+        arrays[name if name not in arrays else f"{where}/{name}"] = array
+
+
+def _initialisers(onnx: Any, graph: Any, path: Path) -> Iterator[tuple[str, StoredArray]]:
     for tensor in graph.initializer:
-        yield _tensor(onnx, tensor, _printable(tensor.name, path), path)
+        name = _printable(tensor.name, path)
+        yield name, _tensor(onnx, tensor, name, path)
     if len(graph.sparse_initializer):
         raise ExhumeError(f"expected dense weights in {path}, found sparse ones, which are not read; export it dense")
 
@@ -85,7 +99,8 @@ def _reader(onnx: Any, tensor: Any, name: str, path: Path) -> Callable[[], np.nd
     return read
 
 
-def _nodes(onnx: Any, graph: Any, path: Path, depth: int) -> Iterator[StoredObject]:
+def _nodes(onnx: Any, graph: Any, path: Path, depth: int, arrays: dict[str, StoredArray]) -> Iterator[StoredObject]:
+    """Those of a graph or of a local function. What they hold goes into `arrays`."""
     if depth > DEEPEST:
         raise ExhumeError(f"expected at most {DEEPEST} graphs inside each other in {path}, found more")
     for number, node in enumerate(graph.node):
@@ -98,8 +113,11 @@ def _nodes(onnx: Any, graph: Any, path: Path, depth: int) -> Iterator[StoredObje
             members[_printable(attribute.name, path)] = _attribute(onnx, attribute, where, path)
             inner = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
             for graph_inside in inner:
-                list(_initialisers(onnx, graph_inside, path))
-                yield from _nodes(onnx, graph_inside, path, depth + 1)
+                _keep(_initialisers(onnx, graph_inside, path), arrays, where, path)
+                yield from _nodes(onnx, graph_inside, path, depth + 1, arrays)
+        constant = members.get("value", members.get("value_floats")) if node.op_type == "Constant" else None
+        if isinstance(constant, StoredArray) and members["outputs"]:
+            _keep([(members["outputs"][0], constant)], arrays, where, path)
         yield StoredObject(where, f"onnx.{_printable(node.op_type, path)}", members)
 
 
@@ -119,7 +137,8 @@ def _attribute(onnx: Any, attribute: Any, where: str, path: Path) -> Any:
         case kinds.STRINGS:
             return [text.decode("utf-8", "replace") for text in attribute.strings]
         case kinds.TENSOR:
-            return _tensor(onnx, attribute.t, f"{where}.{attribute.name}", path)
+            name = _printable(attribute.t.name, path) or f"{where}.{attribute.name}"
+            return _tensor(onnx, attribute.t, name, path)
     return None
 
 

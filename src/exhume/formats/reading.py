@@ -5,6 +5,7 @@ from pathlib import Path
 from exhume.errors import ExhumeError
 from exhume.formats.archive import open_archive
 from exhume.formats.contents import Contents
+from exhume.formats.not_read import not_read, refuse_not_read
 from exhume.formats.pickles import MOST_BYTES, is_pickle, read_program, refuse_pickle
 from exhume.regular_file import regular
 
@@ -13,14 +14,16 @@ INDICES = (".safetensors.index.json", ".bin.index.json")
 _COMPRESSED = (b"\x1f\x8b", b"x\x9c", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18")
 _MODELS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hdf5", ".onnx", ".skops", ".npy", ".npz")
 
+SUFFIXES = (*_MODELS, *PICKLES)
+"""Names of files that are looked into, for those who choose files by their names."""
+
 
 def kind_of(path: Path) -> str | None:
-    """safetensors, shards, torch, keras, h5, onnx, skops, npy, npz or pickle; None for anything else."""
-    try:
-        with regular(path).open("rb") as file:
-            start = file.read(16)
-    except OSError as problem:
-        raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
+    """safetensors, shards, torch, keras, h5, onnx, skops, npy, npz or pickle; "not read": a model of another tool.
+
+    None for the rest.
+    """
+    start = _start(path)
     suffix = path.suffix.lower()
     if path.name.endswith(INDICES):
         return "shards"
@@ -36,7 +39,15 @@ def kind_of(path: Path) -> str | None:
         return "onnx"
     if is_pickle(start) or suffix in PICKLES or (suffix in (".gz", ".z") and start.startswith(_COMPRESSED)):
         return "pickle"
-    return None
+    return None if not_read(path, start) is None else "not read"
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with regular(path).open("rb") as file:
+            return file.read(16)
+    except OSError as problem:
+        raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
 
 
 def _kind_of_archive(path: Path, suffix: str) -> str | None:
@@ -64,7 +75,7 @@ def read_contents(path: Path, kind: str | None = None) -> Contents:
         case "shards":
             from exhume.formats.safetensors_file import read_shards
 
-            return read_shards(path)
+            return read_shards(path, read_contents)
         case "torch":
             from exhume.formats.torch_file import read_torch
 
@@ -96,6 +107,9 @@ def read_contents(path: Path, kind: str | None = None) -> Contents:
         case "pickle":
             with path.open("rb") as file:
                 raise refuse_pickle(path, read_program(file.read(MOST_BYTES)).names)
+    known = refuse_not_read(path, _start(path))
+    if known is not None:
+        raise known
     raise ExhumeError(
         f"expected a model file at {path}, found another kind; exhume reads safetensors, PyTorch, ONNX, Keras, skops, "
         "npy and npz"

@@ -37,13 +37,11 @@ def read_safetensors(path: Path) -> Contents:
     return Contents("safetensors", arrays, values={"exhume": header.exhume} if header.exhume else {})
 
 
-def read_shards(index: Path) -> Contents:
-    """All files that an index names, which lie beside it, as one."""
-    from exhume.formats.reading import read_contents  # which reads shards of PyTorch as well
-
+def read_shards(index: Path, read: Callable[[Path], Contents]) -> Contents:
+    """All files that an index names, which lie beside it, as one. `read` reads each, whatever its kind."""
     arrays: dict[str, StoredArray] = {}
     for file, names in shard_files(index).items():
-        found = read_contents(file).arrays
+        found = read(file).arrays
         check_shard(index, file, names, found)
         arrays |= found
     return Contents("in shards", arrays)

@@ -167,7 +167,7 @@ def span_residual(feature_blocks: FeatureBlocks, p: int) -> float:
 
     Features come in blocks of rows of V, (φ(X V_b^T), φ(X^ V_b^T)), that are read once and need not fit in memory
     together. With the Gram matrices K = Φ^ Φ^T of the candidates and C = Φ Φ^T between the two,
-    ‖P⊥ φ(x_i)‖² = ‖φ(x_i)‖² − c_i K⁺ c_i^T. Squares are subtracted, so the smallest residual that can be told from 0 is
+    ‖P⊥ φ(x_i)‖² = ‖φ(x_i)‖² − c_i K⁺ c_i^T. Squares are subtracted, so the smallest residual that differs from 0 is
     about 1e-8 of the features' size.
     """
     squares, cross, gram = _accumulate(feature_blocks, p)

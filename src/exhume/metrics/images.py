@@ -20,7 +20,7 @@ SMALLEST_WINDOW = 3
 PIXEL_TOLERANCE = 1e-3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImageScores:
     """PSNR in decibels and SSIM for each pair of images."""
 

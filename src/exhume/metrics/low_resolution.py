@@ -16,7 +16,7 @@ from exhume.metrics.matching import assign, check_rows, to_norm
 RECOVERED_COSINE = 0.9
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LowResolution:
     frequencies: int
     cosines: Float[Tensor, " n"]

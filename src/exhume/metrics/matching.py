@@ -22,7 +22,7 @@ CLOSE = 1e-4  # a distance over the norms below which inner products leave too f
 FEW_NUMBERS = 2**22  # differences that take milliseconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Matching:
     """The candidate of each sample, one to one."""
 

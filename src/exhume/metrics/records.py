@@ -24,7 +24,7 @@ from exhume.metrics.errors import RECOVERED_DISTANCE
 from exhume.metrics.matching import Matching, match_by_norm, to_norm
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """`matching.distance` is ‖x − x̂‖ / ‖x‖, at most 1. `nearest` is what it has to beat, over the same norm."""
 

@@ -3,7 +3,7 @@
 Coordinates of one channel come from the same weights, so a verdict should hold out whole channels; so do coordinates of
 one place of an embedding, at every token. exhume's own networks say how their features are laid out; a user's model is
 watched while it runs once: whatever flattens channels × height × width (or more axes), or tokens × embedding, into what
-the head reads is seen, also where it is a plain call and not a layer. The embedding is told by a layer norm.
+the head reads is seen, also where it is a plain call and not a layer. An embedding is known by its layer norm.
 """
 
 from collections.abc import Callable, Sequence

@@ -24,7 +24,7 @@ _WHAT = "reads the inputs, frozen features, or few large patches"
 NAMED = 4  # parameters that a note names
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Beside:
     """`optimiser` is a state dict of torch's optimisers, `average` one of the model. `notes` say what is not used."""
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from exhume.features.mixed_rows import MixedRows
 from exhume.features.rows import Rows, blocks
-from exhume.layer_states import FAINT, LayerStates, changed
+from exhume.layer_states import FAINT, LayerStates, averaged, changed
 from exhume.networks.head import with_bias
 from exhume.observation import Observation
 from exhume.observing.known_start import KnownStart
@@ -26,6 +26,17 @@ def dense_layers(trained: nn.Module, start: KnownStart, input_shape: tuple[int, 
         ends = [with_bias(layer.weight, layer.bias) for layer in (before, seen.layer)]
         if seen.why_not is None and not torch.equal(ends[0], ends[1]):
             found.append(seen.named(changed(*ends, bias=seen.layer.bias is not None, name=seen.name)))
+    return in_order(found)
+
+
+def resting_layers(trained: nn.Module, input_shape: tuple[int, ...]) -> tuple[LayerStates, ...]:
+    """The same layers as they are, where L2 in the loss has made their weights averages of gradients."""
+    found = []
+    for seen in seen_layers(trained, input_shape):
+        if seen.why_not is None:
+            layer = with_bias(seen.layer.weight, seen.layer.bias)
+            bias = seen.layer.bias is not None
+            found.append(seen.named(averaged(layer, layer, bias=bias, name=seen.name, source="stationary")))
     return in_order(found)
 
 

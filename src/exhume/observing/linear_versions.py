@@ -36,7 +36,7 @@ LINEAR = ("square",)
 Linear = tuple[Float[Tensor, "k d"], Float[Tensor, " k"] | None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearChange:
     """`rows`: the record, or a basis of what the records span. `whole`: whether its norm and sign are known."""
 
@@ -54,7 +54,7 @@ class LinearChange:
 def between_linear_versions(
     new: Linear, old: Linear, public: Float[Tensor, "N d"], loss: str, penalty: float | None = None
 ) -> LinearChange:
-    """`penalty`: λ/n, None where nobody told."""
+    """`penalty`: λ/n, None where nobody said it."""
     if new[0].shape != old[0].shape or (new[1] is None) != (old[1] is None):
         raise ExhumeError(f"expected two versions of one shape, found {list(old[0].shape)} and {list(new[0].shape)}")
     if len(public) < FEWEST_PUBLIC:

@@ -24,7 +24,7 @@ def observe_head(
     """The change W(T) − c W(0) where W(0) is known, and W(T) where it is known up to its seed, or by its distribution.
 
     `head` is W(T), with its bias as the weights of a last feature that is always 1. `initial` is W(0), None for zero.
-    `scale` is c, what weight decay left of W(0). `start` says how W(0) was drawn; who knows its seed only is told so.
+    `scale` is c, what weight decay left of W(0). `start` says how W(0) was drawn; who knows its seed only gets that.
     """
     hidden = knowledge.initial in ("seed", "distribution")
     return Observation(

@@ -61,7 +61,7 @@ def observe(
     return replace(seen.observation, recipe=training)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SeenModule:
     """The observation of a module, and what else was seen on the way to it."""
 
@@ -77,8 +77,13 @@ class SeenModule:
     start: KnownStart | None
     """The same with its weights before training, as far as they are known."""
     drift: float | None
-    """How far the features moved in training, over their own size; None where their start is not known."""
+    """How far the features of random inputs moved in training, over their size; None where their start is not known."""
     notes: tuple[str, ...]
+
+    @property
+    def started(self) -> nn.Module | None:
+        """The whole module before training; None where some of its layers are not known."""
+        return self.start.module if self.start is not None and self.start.whole else None
 
 
 def look_at(
@@ -103,11 +108,11 @@ def look_at(
     began, first = (None, None) if known is None else _end(known.module, name, probe)
     if known is not None and not known.knows(name):
         first = None
-    drift = (
-        _drift(end.networks[0], began.networks[0]) if began is not None and known is not None and known.whole else None
-    )
-    moved = began is not None and drift is not None and drift > MOVED
-    knowledge = Knowledge(norm=norm, initial=_initial(initial, first), initial_body=moved)
+    whole = known is not None and known.whole
+    drift = _drift(end.networks[0], began.networks[0]) if began is not None and whole else None
+    moved = drift is not None and drift > MOVED
+    body = moved if known is None or whole else None
+    knowledge = Knowledge(norm=norm, initial=_initial(initial, first), initial_body=body)
     features = end if began is None or not moved else averaged_features(began, end)
     seen = seen_as_ridge(observe_head(features, last, knowledge, image_shape, initial=first))
     if known is not None and not seen.features.is_network and known.stands_still(trained, apart_from=name):
@@ -123,7 +128,7 @@ def look_at(
         observation=replace(
             seen,
             layers=in_order([*layers, *others]),
-            ends=NetworkEnds(known.module, trained) if known is not None and known.whole else None,
+            ends=NetworkEnds(known.module, trained) if known is not None and whole else None,
         ),
         published=published,
         head_name=name,

@@ -46,7 +46,7 @@ class SeenLayer:
         return replace(states, name=self.name, leak=self.leak or 0.0, reads=self.reads, reading=self.reading)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Call:
     """One call of a layer: what it was handed, what it gave, and which layers with weights came before it.
 

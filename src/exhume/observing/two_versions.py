@@ -59,7 +59,7 @@ class WhitenedFeatures(nn.Module):
         return self._features.activation.value(inputs @ rows.T + bias) @ self.turn.T
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TwoVersions:
     """`weights` (one row per dimension of the change) are combinations of the changed records' features."""
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from exhume.attacks.silent.attack import SilentUnits
-from exhume.experiments.run import RunFolder
 from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.evidence import Evidence, Pictures, with_truth, without_truth
@@ -18,7 +17,7 @@ from exhume.report.model_card import model_card
 from exhume.report.next_steps import next_steps
 from exhume.report.pictures import blurred, to_base64_png
 from exhume.report.pieces import compared, reading_of, with_pieces
-from exhume.report.run_subject import subject_of_run
+from exhume.report.recipes import assumed_by
 from exhume.report.silent_layers import silent_section
 from exhume.report.subject import Subject
 from exhume.report.tables import table_section
@@ -33,12 +32,6 @@ MOST_ROWS = 1000
 MOST_PICTURES = 40
 MOST_PICTURE_CHARACTERS = 2_500_000
 PICTURES = ("pictures", "strips")
-
-
-def collect(run: RunFolder, reveal: bool) -> dict[str, Any]:
-    """The content for a run folder."""
-    subject = subject_of_run(run, reveal=reveal)
-    return describe(subject, gather(subject), reveal)
 
 
 def gather(subject: Subject) -> Evidence:
@@ -116,7 +109,7 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         loss=None if found is None else found.loss,
         determined=_determined(subject, records),
         starts=subject.starts,
-        floor=subject.floor,
+        floor=subject.floor if assumed_by(found, subject.observation)[1] else None,
         samples=records,
         recovered=evidence.recovered,
         directions=evidence.directions,
@@ -259,8 +252,11 @@ def gauge_section(subject: Subject, evidence: Evidence) -> dict[str, Any]:
     samples = len(evidence.rows) if has_truth else subject.samples
     count = _count(subject.found, subject.observation, has_truth, samples)
     measured = gauge(subject.observation.equations, subject.observation.d, count.n)
+    last_layer = subject.observation.p
     return {
         "p": measured.p,
+        "last_layer": last_layer,
+        "parameters": max(last_layer, sum(layer["parameters"] for layer in subject.layers)),
         "d": measured.d,
         "n": measured.n,
         "n_source": count.source,
@@ -269,7 +265,7 @@ def gauge_section(subject: Subject, evidence: Evidence) -> dict[str, Any]:
         "capacity": measured.capacity,
         "zone": measured.zone,
         "zone_title": ZONE_TITLES[measured.zone],
-        "sentences": explain(measured),
+        "sentences": explain(measured, parameters=last_layer),
     }
 
 

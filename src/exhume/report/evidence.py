@@ -45,7 +45,7 @@ class Evidence:
     directions_only: bool
     control: dict[str, Any] | None = None
     directions: int | None = None
-    """How many records came back up to their norm; None where norms cannot be told anyway."""
+    """How many records came back up to their norm; None where norms cannot be known anyway."""
     sign_free: bool = False
 
 
@@ -125,7 +125,7 @@ def _with_exact_rows(
     A row that chance would make, or that records on both sides have, is no sign of anything.
     """
     table = truth.table
-    if table is None or candidates.shape[1] != table.width or len(table.cells) * table.chance() > CHANCE_OF_A_ROW:
+    if table is None or candidates.shape[1] != table.width or len(table) * table.chance() > CHANCE_OF_A_ROW:
         return own, other
     found = [table.back(row) for row in candidates]
     trained = {table.back(row) for row in truth.inputs}

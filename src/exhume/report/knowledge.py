@@ -102,7 +102,7 @@ def _other_layers(attempts: list[dict[str, Any]]) -> str:
 
 
 def known_samples(found: Reconstruction | None, observation: Observation) -> int | None:
-    """The number of samples that this attack was told, which may be less than the observation holds."""
+    """The number of samples that this attack was given, which may be less than the observation holds."""
     if found is None:
         return None
     count: int | None = found.settings.get("samples", observation.knowledge.samples)

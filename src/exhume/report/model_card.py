@@ -8,7 +8,7 @@ from exhume.report.numbers import plain
 
 def model_card(content: dict[str, Any]) -> str:
     artefact, gauge = content["artefact"], content["gauge"]
-    size = f"p = {plain(gauge['p'])} parameters, d = {plain(gauge['d'])} numbers per sample"
+    size = f"{counted(gauge)}, d = {plain(gauge['d'])} numbers per sample"
     if gauge["n"] is not None:
         size += f", n = {plain(gauge['n'])} samples, p/(dn) = {plain(gauge['ratio'])}"
     return (
@@ -17,6 +17,21 @@ def model_card(content: dict[str, Any]) -> str:
         f"{_how(content)}. {content['verdict']['sentence']} {_control(content)}{_what_was_left(content)}"
         f"{for_the_model_card(content['defences'])}{_what_if(content)} "
         f"Not covered: other attacks, other defences, membership inference, black-box access."
+    )
+
+
+def counted(gauge: dict[str, Any]) -> str:
+    """The size of the model, and p: a network has more parameters than its last layer gives equations.
+
+    >>> counted({"p": 65, "last_layer": 130, "parameters": 28694})
+    '28,694 parameters; the last layer gives p = 65 independent equations'
+    >>> counted({"p": 60, "last_layer": 60, "parameters": 60})
+    'p = 60 parameters'
+    """
+    if gauge["parameters"] == gauge["p"]:
+        return f"p = {plain(gauge['p'])} parameters"
+    return (
+        f"{plain(gauge['parameters'])} parameters; the last layer gives p = {plain(gauge['p'])} independent equations"
     )
 
 

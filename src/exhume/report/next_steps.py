@@ -5,6 +5,7 @@ each of them left. Nothing on it calls a model harmless.
 """
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from exhume.attacks.silent.attack import SilentUnits
 from exhume.layer_states import SOURCES
@@ -43,7 +44,9 @@ def _leaking(subject: Subject) -> list[NextStep]:
     ]
     found = subject.found
     assert found is not None
-    steps += [step for step in (_withheld(subject, found), *_tried(subject), _smaller(subject, found)) if step]
+    steps += [
+        step for step in (_withheld(subject, found), *tried_defences(subject.what_if), _smaller(subject, found)) if step
+    ]
     return [*steps, PRIVACY, NO_WEIGHTS]
 
 
@@ -120,9 +123,9 @@ def _withheld(subject: Subject, found: Reconstruction) -> NextStep | None:
     return None
 
 
-def _tried(subject: Subject) -> list[NextStep]:
+def tried_defences(what_if: list[dict[str, Any]]) -> list[NextStep]:
     """Defences of this audit, by what they left."""
-    lines = [line for line in subject.what_if if line["name"] != "as published" and line["verdict"] is not None]
+    lines = [line for line in what_if if line["name"] != "as published" and line["verdict"] is not None]
     if not lines:
         return [
             NextStep(
@@ -131,20 +134,32 @@ def _tried(subject: Subject) -> list[NextStep]:
                 "Each is applied, attacked again, and its cost is measured. Expect little of rounding and pruning.",
             )
         ]
-    steps = [
-        NextStep(
-            f"Consider {line['name']}.",
-            MINUTES,
-            f"Its verdict here: {line['title'].lower()}. That is no promise. What it costs is under Mitigations.",
-        )
-        for line in lines
-        if Verdict(line["verdict"]) not in LEAKS
-    ]
-    leaking = [line["name"] for line in lines if Verdict(line["verdict"]) in LEAKS]
-    if leaking:
+
+    def with_verdict(*verdicts: Verdict) -> list[str]:
+        return [line["name"] for line in lines if Verdict(line["verdict"]) in verdicts]
+
+    steps = []
+    if leaking := with_verdict(*LEAKS):
         it = "it" if len(leaking) == 1 else "each of them"
         steps.append(NextStep(f"Do not rely on {_listed(leaking)}.", FREE, f"With {it}, data still came back here."))
-    return sorted(steps, key=lambda step: step.cost != FREE)
+    if unsettled := with_verdict(Verdict.INCONCLUSIVE):
+        steps.append(
+            NextStep(
+                f"Do not rely on {_listed(unsettled)}: not settled.",
+                FREE,
+                "The attack on the defended weights was inconclusive, and an attack that fails is no sign of "
+                "protection.",
+            )
+        )
+    # what a defence leaves open is never proposed: only what several attacks were refuted on
+    return steps + [
+        NextStep(
+            f"Consider {name}.",
+            MINUTES,
+            "These attacks did not find the data any more. That is no promise. What it costs is under Mitigations.",
+        )
+        for name in with_verdict(Verdict.NOT_RECOVERED)
+    ]
 
 
 def _smaller(subject: Subject, found: Reconstruction) -> NextStep | None:

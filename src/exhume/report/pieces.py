@@ -44,7 +44,7 @@ def with_pieces(
     return Evidence(rows, None, int(close.sum()), results, directions_only, _control(against))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Against:
     """Control records: their errors, and which of them came back."""
 

@@ -8,7 +8,7 @@ from exhume.attacks.running.snapshots import SNAPSHOTS_FILE, load_snapshots
 from exhume.experiments.run import RunFolder
 from exhume.report.commands import commands
 from exhume.report.defences import applied_defences
-from exhume.report.recipes import recipes_section
+from exhume.report.recipes import assumed_by, recipes_section
 from exhume.report.subject import Artefact, Subject, attempt_line
 from exhume.requests.command_line import last_part
 
@@ -23,7 +23,7 @@ def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) 
     stopped = run.checkpoint.exists()
     truth = run.truth() if run.has_truth() else None
     floor = summary.get("floor") if truth is not None else None
-    zero = observation.knowledge.initial == "zero"
+    zero, breaking = observation.knowledge.initial == "zero", assumed_by(found, observation)[0]
     return Subject(
         name=name,
         artefact=_artefact(run, summary, config),
@@ -38,7 +38,7 @@ def subject_of_run(run: RunFolder, *, reveal: bool, factory: str | None = None) 
         scores=summary,
         defences=applied_defences(config, summary),
         attempts=[attempt_line(found, "The attack of this run.", stopped)],
-        recipes=recipes_section(_shown(config), floor, None, zero) if config.get("victim") else None,
+        recipes=recipes_section(_shown(config), floor, None, zero, breaking) if config.get("victim") else None,
         floor=floor,
     )
 

@@ -28,7 +28,7 @@ class Compared:
 
 
 def compared(subject: Subject, evidence: Evidence) -> list[Compared] | None:
-    """The records in the order of the evidence; None where they are no table, or where norms or signs cannot be told.
+    """The records in the order of the evidence; None where they are no table, or where norms or signs cannot be known.
 
     A direction alone has no units, and a record with the better sign is more than the attack found.
     """
@@ -42,7 +42,7 @@ def compared(subject: Subject, evidence: Evidence) -> list[Compared] | None:
         return None
     lines = []
     for row in evidence.rows:
-        true, candidate = table.cells[row["sample"]], row["candidate"]
+        true, candidate = table.record(row["sample"]), row["candidate"]
         back = None if candidate is None else table.back(found.candidates[candidate])
         exact = tuple(
             back is not None and column.same(cell, back[at])

@@ -76,7 +76,8 @@ def _answer(case: VerdictInput, decision: Decision) -> str:
     return "Nobody knows yet."
 
 
-UNCONFIRMED = (Ground.NOT_CONVERGED, Ground.UNDECIDED, Ground.UNCHECKED)
+UNCONFIRMED = (Ground.ASSUMPTION, Ground.NOT_CONVERGED, Ground.UNDECIDED, Ground.UNCHECKED)
+UNUSED = "a part of the weights that the attack did not use"
 OPEN = "whether training data can be read from these weights is not settled"
 
 
@@ -146,7 +147,7 @@ def _open(case: VerdictInput, ground: Ground) -> str:
         case Ground.NOTHING_RAN:
             return "No attack could be run on these weights."
         case Ground.UNDECIDED:
-            return f"{_capital(_kept(case))} neither confirm nor refute what the attack found.{_no_start(case)}"
+            return f"{_capital(UNUSED)} neither confirms nor refutes what it found.{_no_start(case)}"
         case _:
             return f"The attack did not converge.{_no_start(case)}"
 
@@ -155,7 +156,10 @@ def _assumption(case: VerdictInput) -> str:
     """What keeps the weights from being combinations of the features: the likely and curable causes first."""
     found = case.findings
     if found.floor is None or found.floor <= OUTSIDE:
-        return f"These attacks cannot judge this training ({'; '.join(found.broken)}).{_no_start(case)}"
+        return (
+            f"The attack assumes another training than this one ({'; '.join(found.broken)}), and nothing confirms what "
+            f"it found.{_no_start(case)}"
+        )
     causes = ["other records than these were trained on, or they were prepared otherwise"]
     if not case.start_known:
         causes.insert(0, "the weights before training were not given (--initial), so the start is noise in them")
@@ -188,7 +192,7 @@ def _also_confirmed(case: VerdictInput) -> str:
         return ""
     more = case.trusted - counted
     return (
-        f" {_capital(_kept(case))} confirm {more:,} more candidate{'' if more == 1 else 's'} that "
+        f" {_capital(UNUSED)} confirms {more:,} more candidate{'' if more == 1 else 's'} that "
         f"{'is' if more == 1 else 'are'} close to none of these records."
     )
 
@@ -198,14 +202,14 @@ def _capital(text: str) -> str:
 
 
 def _certified(case: VerdictInput, verdict: Verdict) -> str:
-    read = f"{_found(case)} can be read from the weights, as {_kept(case)} confirm"
+    read = f"{_found(case)} can be read from the weights. {_capital(UNUSED)} confirms it."
     if verdict is Verdict.RECOVERED:
-        return f"{read}."
+        return read
     if case.units:
-        return f"{read}; there are more in them."
+        return f"{read} There are more samples in the weights."
     others = case.candidates - case.trusted
     rest = "" if not others else f" {others:,} more candidate{' is' if others == 1 else 's are'} not confirmed."
-    return f"{read}.{rest}"
+    return f"{read}{rest}"
 
 
 def _confidence(case: VerdictInput, decision: Decision) -> str:
@@ -250,12 +254,8 @@ def _advice(case: VerdictInput, outcome: Outcome, decision: Decision) -> str:
     if outcome is Outcome.NOT_CONVERGED and case.pictures:
         return "Pictures can be told apart without units that confirm them: look at them before you publish."
     if outcome is Outcome.NOT_CONVERGED:
-        return "Units that were kept from the search confirm no sample: this is inconclusive, not safe."
-    return "Units that were kept from the search confirm these samples: treat them as exposed."
-
-
-def _kept(case: VerdictInput) -> str:
-    return "units kept from the search" if case.units else f"{case.held_out} that were not fitted"
+        return f"{_capital(UNUSED)} confirms no sample: this is inconclusive, not safe."
+    return f"{_capital(UNUSED)} confirms these samples: treat them as exposed."
 
 
 def _looked_at(case: VerdictInput) -> str:

@@ -1,4 +1,4 @@
-"""What `exhume audit` is asked for."""
+"""What an audit is asked for: by `exhume audit`, and in Python."""
 
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -7,10 +7,10 @@ from pydantic import Field
 
 from exhume.errors import UsageError
 from exhume.requests.images import ImageOptions
-from exhume.requests.kinds import Bytes, Seconds, Seed
+from exhume.requests.kinds import Bytes, Names, Seconds, Seed
 from exhume.requests.request import Option, Request
 from exhume.units import bytes_text, duration_text
-from exhume.values import parse_counts
+from exhume.values import parse_counts, parse_names
 
 FLAT = (0,)
 """The input shape of a model that takes rows, whatever their length."""
@@ -81,7 +81,7 @@ class TargetOptions(Request):
         return FLAT if self.image_shape == "flat" else parse_counts(self.image_shape)
 
 
-class RecordOptions(ImageOptions):
+class RecordNames(Request):
     """Which records to hold the result against. The attack never sees them."""
 
     truth: Annotated[
@@ -95,6 +95,11 @@ class RecordOptions(ImageOptions):
     control: Annotated[
         str | None, Option("Records that were not trained on; default: more of the same.", metavar="DATA")
     ] = None
+
+
+class AuditOptions(ImageOptions):
+    """What every audit may be asked for: of files and of a model in memory, which takes them as keyword arguments."""
+
     label: Annotated[str | None, Option("Of a table: the column with the labels, which is no input.")] = None
     scaling: Annotated[
         str | None,
@@ -115,31 +120,43 @@ class RecordOptions(ImageOptions):
     samples: Annotated[
         int | None, Field(ge=1), Option("n, the number of training records; needed with images as --truth.")
     ] = None
-
-
-class AuditRequest(RecordOptions, TargetOptions):
-    command: ClassVar[str] = "audit"
-
     budget: Annotated[Seconds, Option("At most so long in all, e.g. 90s, 10m, 2h.", text=duration_text)] = 600.0
     memory: Annotated[
         Bytes | None, Option("At most so much memory for the whole process, e.g. 8G.", text=bytes_text)
     ] = None
-    what_if: Annotated[str | None, Option("Defences to audit again, e.g. int8,prune50,noise,dp (dp needs labels).")] = (
-        None
-    )
+    what_if: Annotated[
+        Names | None, Option("Defences to audit again, e.g. int8,prune50,noise,dp (dp needs labels).")
+    ] = None
     recipe: Annotated[
-        str | None, Option("How it was trained, e.g. sgd,momentum or adam,augmentation; for the report.")
+        Names | None,
+        Option(
+            "How it was trained, e.g. sgd,momentum or adam,augmentation. With stationary (L2 in the loss, until the "
+            "weights rest) the weights are attacked themselves."
+        ),
     ] = None
-    fail_on: Annotated[
-        str | None,
-        Option("Exit with 1 at this verdict or a worse one: recovered, partly-recovered, inconclusive."),
-    ] = None
-    reveal: Annotated[bool, Option("Keep recovered pictures sharp in the report.")] = False
     progress: Annotated[
         Path | None,
         Option("A folder that says how far it is; after Ctrl-C the same audit, with another --out, goes on from it."),
     ] = None
     seed: Seed = 0
+
+    @property
+    def defences(self) -> tuple[str, ...]:
+        return parse_names(self.what_if) or ()
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        return parse_names(self.recipe) or ()
+
+
+class AuditRequest(AuditOptions, RecordNames, TargetOptions):
+    command: ClassVar[str] = "audit"
+
+    fail_on: Annotated[
+        str | None,
+        Option("Exit with 1 at this verdict or a worse one: recovered, partly-recovered, inconclusive."),
+    ] = None
+    reveal: Annotated[bool, Option("Keep recovered pictures sharp in the report.")] = False
     out: Annotated[Path, Option("The folder to make for the report.")]
 
     def check(self) -> None:

@@ -1,7 +1,7 @@
 """A command of the program from a request: its options with their help, parsed into the request again.
 
-Options are made when somebody asks for them: those of an attack are told by the attacks, which takes torch, and a list
-of all commands should not wait for it.
+Options are made when somebody asks for them: those of an attack are declared by the attacks, which takes torch, and
+a list of all commands should not wait for it.
 """
 
 import inspect

@@ -14,6 +14,8 @@ Seconds = Annotated[
 """A time, which may be given as a text like 90s, 10m or 2h."""
 Bytes = Annotated[int, Field(ge=1, lt=10**15), BeforeValidator(lambda v: parse_bytes(v) if isinstance(v, str) else v)]
 """A size, which may be given as a text like 512M or 8G."""
+Names = Annotated[str, BeforeValidator(lambda v: ",".join(v) if isinstance(v, list | tuple) else v)]
+"""Names with commas between them; Python may give them as a sequence."""
 
 Seed = Annotated[int, Field(ge=0, lt=2**63), Option("Every random number follows from it.")]
 Run = Annotated[Path, Option("The run folder.", argument=True)]

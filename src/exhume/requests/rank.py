@@ -15,8 +15,8 @@ class RankRequest(Request):
     run: Annotated[
         Path,
         Option(
-            "The run folder, a safetensors file with a head (weight, bias), a linear model of scikit-learn (skops, "
-            "ONNX), or the folder of a PEFT adapter (LoRA).",
+            "The run folder, a file with a head (weight, bias; safetensors, PyTorch, Keras), a linear model of "
+            "scikit-learn (skops, ONNX), or the folder of a PEFT adapter (LoRA).",
             argument=True,
         ),
     ]
@@ -29,6 +29,13 @@ class RankRequest(Request):
     ]
     non_members: Annotated[
         Path | None, Option("Records of the same kind that were not trained on.", metavar="DATA")
+    ] = None
+    members: Annotated[
+        str | None,
+        Option(
+            "The candidates that were trained on, all of them, for a test: their rows, or a column of 0 and 1.",
+            metavar="DATA",
+        ),
     ] = None
     label: Annotated[str | None, Option("Of a table: the column with the labels, which is no input.")] = None
     loss: Annotated[

@@ -30,12 +30,17 @@ class Certainty(Enum):
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Records that lie in a file: how many, of how many numbers, which rows of the training set, if that is told."""
+    """Records that lie in a file: how many, of how many numbers, which rows of the training set, if that is told.
+
+    `labels` reads one for each, `names` are those of the columns, where the file has them.
+    """
 
     count: int
     columns: int
     read: Callable[[], np.ndarray]
     numbers: tuple[int, ...] | None = None
+    labels: Callable[[], list[Any]] | None = None
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +63,7 @@ class Finding:
         return (list(Holds).index(self.holds), list(Certainty).index(self.certainty))
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        listed: dict[str, Any] = {
             "what": self.what,
             "where": self.where,
             "certainty": self.certainty.value,
@@ -69,10 +74,12 @@ class Finding:
             "rule": self.rule,
         }
         if self.rows is not None:
-            told |= {"rows": self.rows.count, "columns": self.rows.columns}
+            listed |= {"rows": self.rows.count, "columns": self.rows.columns}
             if self.rows.numbers is not None:
-                told["row_numbers"] = list(self.rows.numbers)
-        return told
+                listed["row_numbers"] = list(self.rows.numbers)
+            if self.rows.names is not None:
+                listed["column_names"] = list(self.rows.names)
+        return listed
 
 
 READ_IT = "none is needed: they are in the file, and --rows FILE.csv writes them out"

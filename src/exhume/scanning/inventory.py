@@ -9,6 +9,7 @@ from pathlib import Path
 
 from exhume.errors import ExhumeError
 from exhume.formats.contents import Contents
+from exhume.formats.extras import MissingExtra
 from exhume.formats.links import REFUSED, leads_out
 from exhume.formats.pickles import MOST_BYTES, Program, read_program
 from exhume.formats.reading import kind_of, read_contents
@@ -23,6 +24,13 @@ class Unread:
 
     name: str
     reason: str
+    extra: str | None = None
+    """The extra of exhume that reads such files, where it is not installed."""
+
+    @classmethod
+    def of(cls, name: str, problem: ExhumeError, base: Path) -> "Unread":
+        extra = problem.extra if isinstance(problem, MissingExtra) else None
+        return cls(name, without_folders(str(problem), base), extra)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +80,7 @@ def take_stock(root: Path) -> Inventory:
         try:
             files.append(_open(path, shown, unread, base))
         except ExhumeError as problem:
-            unread.append(Unread(shown, without_folders(str(problem), base)))
+            unread.append(Unread.of(shown, problem, base))
             files.append(ScannedFile(path, shown, _size(path), None))
     return Inventory(root, tuple(files), tuple(unread), tuple(folders))
 
@@ -92,7 +100,7 @@ def _open(path: Path, name: str, unread: list[Unread], base: Path) -> ScannedFil
     except ExhumeError as problem:
         if kind == "torch":
             program = _program_of_archive(path)
-        unread.append(Unread(name, without_folders(str(problem), base)))
+        unread.append(Unread.of(name, problem, base))
         return ScannedFile(path, name, size, kind, program=program)
 
 
@@ -135,19 +143,19 @@ def _walk(root: Path, unread: list[Unread], folders: list[str]) -> Iterator[Path
             try:
                 if leads_out(path, root):
                     raise ExhumeError(f"{REFUSED}; scan what it leads to")
-                told = path.stat()
+                status = path.stat()
             except (OSError, RuntimeError) as problem:
                 unread.append(Unread(shown, f"could not be opened: {getattr(problem, 'strerror', None) or problem}"))
                 continue
             except ExhumeError as problem:
                 unread.append(Unread(shown, str(problem)))
                 continue
-            if not stat.S_ISREG(told.st_mode):
+            if not stat.S_ISREG(status.st_mode):
                 unread.append(Unread(shown, "neither a file nor a folder, and was not opened"))
                 continue
-            if (told.st_dev, told.st_ino) in seen:
+            if (status.st_dev, status.st_ino) in seen:
                 continue
-            seen.add((told.st_dev, told.st_ino))
+            seen.add((status.st_dev, status.st_ino))
             if len(seen) > MOST_FILES:
                 raise ExhumeError(f"expected at most {MOST_FILES:,} files below {root}, found more; scan its parts")
             yield path

@@ -27,9 +27,10 @@ from exhume.scanning.finders import (
     vocabularies,
 )
 from exhume.scanning.finding import Finding
-from exhume.scanning.inventory import Inventory
+from exhume.scanning.inventory import Inventory, Unread
 
-Finder = Callable[[Inventory], Iterator[Finding]]
+Finder = Callable[[Inventory], Iterator[Finding]] | Callable[[Inventory], Iterator[Finding | Unread]]
+"""Some look into files themselves. Of one that cannot be read they say so."""
 FINDERS: tuple[Finder, ...] = (
     support_vectors.find,
     stored_neighbours.find,

@@ -1,16 +1,17 @@
 """A scan: stock is taken, every finder looks, and one sentence says what it comes to."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from exhume.errors import ExhumeError
-from exhume.private_paths import without_folders
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, Unread, take_stock
 from exhume.scanning.registry import FINDERS, READ_NUMBERS, Finder
+from exhume.shown import Shown
 
 
 class Answer(Enum):
@@ -22,8 +23,8 @@ class Answer(Enum):
     NO = "no"
 
 
-@dataclass(frozen=True, eq=False)
-class Scan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Scan(Shown):
     inventory: Inventory
     findings: tuple[Finding, ...]
     unread: tuple[Unread, ...]
@@ -37,6 +38,11 @@ class Scan:
         if self.findings:
             return Answer.LEADS
         return Answer.UNKNOWN if self.unread else Answer.NO
+
+    @property
+    def missing_extras(self) -> tuple[str, ...]:
+        """What to install so that more can be read."""
+        return tuple(sorted({item.extra for item in self.unread if item.extra is not None}))
 
     @property
     def sentence(self) -> str:
@@ -62,12 +68,19 @@ class Scan:
             "exhume audit tries."
         )
 
+    def _lines(self) -> dict[str, str | int | float | None]:
+        counts = {"findings": len(self.findings), "unread": len(self.unread), "files": len(self.inventory.files)}
+        return {"answer": self.answer.value, **counts}
+
+    def _remark(self) -> str:
+        return self.sentence
+
     def to_json(self) -> dict[str, Any]:
         return {
             "answer": self.answer.value,
             "sentence": self.sentence,
             "findings": [finding.to_json() for finding in self.findings],
-            "unread": [{"where": item.name, "reason": item.reason} for item in self.unread],
+            "unread": [{"where": item.name, "reason": item.reason, "extra": item.extra} for item in self.unread],
             "files": len(self.inventory.files),
             "bytes": self.inventory.size,
             "rules": dict(Counter(finding.rule for finding in self.findings)),
@@ -87,22 +100,35 @@ def scan(root: Path, numbers: bool = True) -> Scan:
         findings += found
         unread += failed
     findings.sort(key=lambda finding: (finding.severity, finding.where))
-    return Scan(inventory, tuple(findings), tuple(unread))
+    return Scan(inventory, tuple(findings), tuple(dict.fromkeys(unread)))
 
 
 def _looked(find: Finder, inventory: Inventory) -> tuple[list[Finding], list[Unread]]:
     """What a finder finds in all files together; where one of them stops it, in each by itself."""
     try:
-        return list(find(inventory)), []
+        return _parted(find(inventory))
     except ExhumeError:
         found: list[Finding] = []
         failed: list[Unread] = []
         for file in inventory.files:
             try:
-                found += find(replace(inventory, files=(file,)))
+                some, unread = _parted(find(replace(inventory, files=(file,))))
+                found += some
+                failed += unread
             except ExhumeError as problem:
-                failed.append(Unread(file.name, without_folders(str(problem), inventory.root)))
+                failed.append(Unread.of(file.name, problem, inventory.root))
         return found, failed
+
+
+def _parted(told: Iterable[Finding | Unread]) -> tuple[list[Finding], list[Unread]]:
+    found: list[Finding] = []
+    failed: list[Unread] = []
+    for item in told:
+        if isinstance(item, Finding):
+            found.append(item)
+        else:
+            failed.append(item)
+    return found, failed
 
 
 def _count(number: int, what: str) -> str:

@@ -14,8 +14,8 @@ def rows_of(array: Any, numbers: tuple[int, ...] | None = None) -> StoredRows | 
     if not isinstance(array, StoredArray) or len(array.shape) < 2 or array.numbers == 0:
         return None
     count, columns = array.shape[0], math.prod(array.shape[1:])
-    told = numbers if numbers is not None and len(numbers) == count else None
-    return StoredRows(count, columns, lambda: np.asarray(array.read()).reshape(count, columns), told)
+    known = numbers if numbers is not None and len(numbers) == count else None
+    return StoredRows(count, columns, lambda: np.asarray(array.read()).reshape(count, columns), known)
 
 
 def whole_numbers(array: Any) -> tuple[int, ...] | None:

@@ -13,11 +13,13 @@ from exhume.scanning.scan import Scan
 from exhume.version import VERSION
 
 _LEVELS = {Holds.RECORDS: "error", Holds.VALUES: "warning", Holds.LEAD: "note"}
+BEFORE = ("where", "place", "training_row", "label")
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def write_rows(findings: Iterable[Finding], path: Path) -> int:
-    """One line a record: where it lies, its place there, its number in the training set if that is told, its values.
+    """One line a record: where it lies, its place there, its number in the training set and its label if these are
+    told, its values under the names of the columns if all records have the same.
 
     For nobody but the owner to read, whatever the umask.
     """
@@ -26,14 +28,24 @@ def write_rows(findings: Iterable[Finding], path: Path) -> int:
     count = 0
     with replacing(path, mode=0o600) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["where", "place", "training_row", *(f"x{number}" for number in range(widest))])
+        table.writerow([*BEFORE, *_names(kept, widest)])
         for finding in kept:
             assert finding.rows is not None
             numbers = finding.rows.numbers
+            labels = [] if finding.rows.labels is None else finding.rows.labels()
             for place, row in enumerate(np.asarray(finding.rows.read())):
-                table.writerow([finding.where, place, "" if numbers is None else numbers[place], *row.tolist()])
+                label = labels[place] if place < len(labels) else ""
+                table.writerow([finding.where, place, "" if numbers is None else numbers[place], label, *row.tolist()])
                 count += 1
     return count
+
+
+def _names(kept: Iterable[Finding], widest: int) -> tuple[str, ...]:
+    told = {finding.rows.names for finding in kept if finding.rows is not None}
+    names = told.pop() if len(told) == 1 else None
+    if names is None or set(names) & set(BEFORE):
+        return tuple(f"x{number}" for number in range(widest))
+    return names
 
 
 def write_sarif(done: Scan, path: Path) -> None:

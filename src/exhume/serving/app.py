@@ -24,15 +24,16 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from exhume.auditing.what_if import OFFERED
 from exhume.errors import ExhumeError, UsageError
 from exhume.private_paths import without_folders
 from exhume.serving import earlier, pages
-from exhume.serving.audit_form import ACTIVATIONS, BUDGETS, DEFENCES, AuditForm, Defences
+from exhume.serving.audit_form import BUDGETS, AuditForm, Defences, offered_activations
 from exhume.serving.audits import Audits
 from exhume.serving.findings import can_scan, scan_file
 from exhume.serving.guard import REPORT_PAGE, Guard
 from exhume.serving.measuring import gauge_lines, measure
-from exhume.serving.outline import Part, laid_out, read_parts
+from exhume.serving.outline import FilePart, laid_out, read_parts
 from exhume.serving.settings import ServeSettings
 from exhume.serving.uploads import Refused, Upload, Uploads
 
@@ -62,9 +63,9 @@ class Desk:
             out=self.settings.out.name,
             largest=self.settings.largest_upload,
             scans=can_scan(),
-            activations=ACTIVATIONS,
+            activations=offered_activations(),
             budgets=BUDGETS,
-            defences=DEFENCES,
+            defences=OFFERED,
         )
 
     async def list_files(self, request: Request) -> Response:
@@ -128,7 +129,7 @@ class Desk:
             return JSONResponse(await asyncio.to_thread(running.status))
         done = None if running is not None else await asyncio.to_thread(earlier.read_audit, self.settings.out, key)
         key = key if running is None else running.key
-        return self.page("audit.html.jinja", key=key, running=running, done=done, defences=DEFENCES)
+        return self.page("audit.html.jinja", key=key, running=running, done=done, defences=OFFERED)
 
     async def report(self, request: Request) -> Response:
         key = request.path_params["key"]
@@ -204,7 +205,7 @@ def _described(upload: Upload) -> dict[str, Any]:
     return {"key": upload.key, "name": upload.name, "size": upload.size} | _known_of(upload.path, numbers=True)
 
 
-def _outlined(parts: list[Part], name: str, size: int, folder: Path) -> dict[str, Any]:
+def _outlined(parts: list[FilePart], name: str, size: int, folder: Path) -> dict[str, Any]:
     with laid_out(parts, name, size, folder) as path:
         return {"name": path.name, "size": size} | _known_of(path, numbers=False)
 

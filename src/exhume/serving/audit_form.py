@@ -9,24 +9,24 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from exhume.activations import ACTIVATIONS
+from exhume.auditing.what_if import OFFERED
 from exhume.errors import UsageError
 from exhume.requests.audit import AuditRequest
 from exhume.serving.uploads import Uploads
 from exhume.validation import one_line
 
-DEFENCES = {
-    "int8": "Round the weights to 8 bits",
-    "prune50": "Remove the half of the features with the smallest weights",
-    "noise": "Add noise of a tenth of the weights' root mean square",
-    "dp": "Train the head again with differential privacy (needs records with labels)",
-}
-"""What the page offers under --what-if, each with what it does."""
-ACTIVATIONS = ("relu", "tanh", "gelu", "sigmoid", "softplus", "erf", "relu+tanh", "silu", "leaky_relu", "elu", "relu6")
 USUAL = "relu"
 BUDGETS = {"1m": "1 minute", "10m": "10 minutes", "1h": "1 hour", "8h": "8 hours"}
-
+FILES = ("weights", "initial", "features", "truth", "control")
+"""Fields that are keys of uploads."""
 
 Form = TypeVar("Form", bound="Defences")
+
+
+def offered_activations() -> list[str]:
+    """All but the one whose features no attack reads."""
+    return [name for name in ACTIVATIONS.names() if name != "linear"]
 
 
 class Defences(BaseModel):
@@ -39,9 +39,9 @@ class Defences(BaseModel):
     @field_validator("what_if")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        strangers = [name for name in names if name not in DEFENCES]
+        strangers = [name for name in names if name not in OFFERED]
         if strangers:
-            raise ValueError(f"expected defences out of {', '.join(DEFENCES)}, found {strangers[0][:40]!r}")
+            raise ValueError(f"expected defences out of {', '.join(OFFERED)}, found {strangers[0][:40]!r}")
         return names
 
     @classmethod
@@ -70,28 +70,20 @@ class AuditForm(Defences):
 
     def file_keys(self) -> tuple[str, ...]:
         """Of all files that it names."""
-        given = (self.weights, self.initial, self.features, self.truth, self.control)
-        return tuple(key for key in given if key is not None)
+        return tuple(key for name in FILES if (key := getattr(self, name)) is not None)
 
     def request(self, uploads: Uploads, out: Path, progress: Path) -> AuditRequest:
-        def path(key: str | None) -> str | None:
-            return None if key is None else str(uploads.get(key).path)
-
         given = {
-            "weights": path(self.weights),
-            "initial": path(self.initial),
-            "features": path(self.features),
+            **self.model_dump(),
+            **{name: self._path(name, uploads) for name in FILES},
             "activation": self.activation or (USUAL if self.features else None),
-            "truth": path(self.truth),
-            "control": path(self.control),
-            "label": self.label,
             "scaling": None if self.scaling == "none" else self.scaling,
-            "samples": self.samples,
-            "image_shape": self.image_shape,
-            "budget": self.budget,
             "what_if": ",".join(self.what_if) or None,
-            "reveal": self.reveal,
             "out": out,
             "progress": progress,
         }
         return AuditRequest.from_texts({name: value for name, value in given.items() if value is not None})
+
+    def _path(self, name: str, uploads: Uploads) -> str | None:
+        key = getattr(self, name)
+        return None if key is None else str(uploads.get(key).path)

@@ -14,6 +14,7 @@ from exhume.data.tables.reading import SUFFIXES, read_table
 from exhume.errors import ExhumeError
 from exhume.formats.reading import kind_of, read_contents
 from exhume.private_paths import without_folders
+from exhume.serving.pages import gauge_drawing
 from exhume.tensor_header import read_header
 from exhume.theory import ZONE_TITLES, explain, gauge
 
@@ -81,7 +82,7 @@ def _of_table(path: Path) -> Measured:
     table = read_table(path)
     kind = "Parquet" if path.suffix.lower() == ".parquet" else "CSV"
     names = tuple(column.name for column in table.columns)
-    return Measured(kind, {}, 0, None, None, None, table.width, len(table.cells), names)
+    return Measured(kind, {}, 0, None, None, None, table.width, len(table), names)
 
 
 def gauge_lines(p: int, d: int, n: int | None) -> dict[str, Any]:
@@ -93,6 +94,7 @@ def gauge_lines(p: int, d: int, n: int | None) -> dict[str, Any]:
         "ratio": result.ratio,
         "capacity": result.capacity,
         "sentences": explain(result),
+        "drawing": gauge_drawing(result),
     }
 
 

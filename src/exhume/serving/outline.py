@@ -19,16 +19,16 @@ MOST_PARTS = 100_000
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     start: int
     content: bytes
 
 
-def read_parts(body: bytes, size: int) -> list[Part]:
+def read_parts(body: bytes, size: int) -> list[FilePart]:
     """A line of JSON, [[start, length], ...] in the order of the file, and then the bytes of all parts.
 
     >>> read_parts(b"[[0, 2], [7, 1]]\\nabc", 8)
-    [Part(start=0, content=b'ab'), Part(start=7, content=b'c')]
+    [FilePart(start=0, content=b'ab'), FilePart(start=7, content=b'c')]
     """
     line, _, rest = body.partition(b"\n")
     wrong = UsageError("expected parts of the file in their order, found something else")
@@ -45,7 +45,7 @@ def read_parts(body: bytes, size: int) -> list[Part]:
         start, length = pair
         if start < end or length < 0 or start + length > size:
             raise wrong
-        parts.append(Part(start, rest[taken : taken + length]))
+        parts.append(FilePart(start, rest[taken : taken + length]))
         end, taken = start + length, taken + length
     if taken != len(rest):
         raise wrong
@@ -53,7 +53,7 @@ def read_parts(body: bytes, size: int) -> list[Part]:
 
 
 @contextmanager
-def laid_out(parts: list[Part], name: str, size: int, folder: Path) -> Iterator[Path]:
+def laid_out(parts: list[FilePart], name: str, size: int, folder: Path) -> Iterator[Path]:
     """A file of that name and size with these parts, for as long as it is looked at."""
     with tempfile.TemporaryDirectory(prefix="outline-", dir=folder) as place:
         path = Path(place) / safe_name(name)

@@ -1,11 +1,14 @@
 """The pages, from templates of this package. Every text is escaped; scripts and styles are files of their own."""
 
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from exhume.report.charts import gauge_chart
 from exhume.report.numbers import plain
+from exhume.theory import ZONE_TITLES, Gauge
 from exhume.verdicts import Verdict
 from exhume.version import VERSION
 
@@ -15,6 +18,13 @@ PAPER = "report/page.css.jinja"
 
 def render(template: str, **values: Any) -> str:
     return _environment().get_template(f"serving/{template}").render(version=VERSION, **values)
+
+
+def gauge_drawing(gauge: Gauge) -> str:
+    """The drawing that the report has of these sizes. Numbers alone go into it."""
+    shown = asdict(gauge) | {"zone_title": ZONE_TITLES[gauge.zone]}
+    macros: Any = _environment().get_template("report/gauge.html.jinja").module
+    return str(macros.drawing_of(shown, gauge_chart(shown)))
 
 
 @cache
@@ -53,5 +63,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["shown"] = shown
+    environment.filters |= {"shown": shown, "plain": plain}
     return environment

@@ -11,7 +11,7 @@ from exhume.metrics.matching import to_norm
 IDLE = 1e-3  # of the largest coefficient
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Copies:
     samples: int
     """Samples with a candidate within 0.1 sqrt(d), up to sign and norm."""

@@ -12,7 +12,7 @@ from exhume.data.config import DataConfig
 from exhume.data.load import load
 from exhume_papers.catalogue.figure import Scale, shown
 from exhume_papers.catalogue.theory import Check
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 SLOWER = (10, 100)
@@ -36,9 +36,9 @@ def same_point(scale: Scale) -> Check:
 def _apart(d: int, n: int, slower: int, seed: int) -> float:
     """‖difference of the two changes of the head‖ / ‖change‖."""
     data = load(DataConfig(name="sphere", samples=n, dim=d, seed=seeds.derive(seed, "data")))
-    config = TwoLayerConfig(width=4 * d * n, seed=seed, recipe=Recipe(until=REACHED))
+    config = TwoLayerConfig(width=4 * d * n, seed=seed, recipe=DescentRecipe(until=REACHED))
     quick = train_two_layer(config, data)
-    recipe = Recipe(until=REACHED, step_size=quick.descent.step_size / slower, steps=10_000_000)
+    recipe = DescentRecipe(until=REACHED, step_size=quick.descent.step_size / slower, steps=10_000_000)
     slow = train_two_layer(config.model_copy(update={"recipe": recipe}), data)
     change = quick.head - quick.initial_head
     return float((slow.head - quick.head).norm() / change.norm())

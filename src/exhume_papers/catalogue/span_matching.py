@@ -26,7 +26,7 @@ CLOSE = 0.1
 """A candidate stands for a sample within this, in units of √d."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Matched:
     candidates: Float[Tensor, "m d"]
     share: float

@@ -8,7 +8,7 @@ from exhume.requests.request import Option, Request
 from exhume.units import duration_text
 
 if TYPE_CHECKING:
-    from exhume_papers.studies.comparing import Compared
+    from exhume_papers.studies.comparing import ComparedAttack
 
 
 class CompareRequest(Request):
@@ -47,7 +47,7 @@ def compare(request: CompareRequest, json: bool) -> None:
         print_json(result)
 
 
-def _print_table(compared: "list[Compared]", json: bool) -> None:
+def _print_table(compared: "list[ComparedAttack]", json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 

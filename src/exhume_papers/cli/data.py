@@ -63,12 +63,12 @@ def spectrum(request: SpectrumRequest, json: bool) -> None:
 
     Example: exhume data spectrum pictures --out spectrum.json
     """
-    from exhume.attacks.prior.spectrum import Spectrum, save_spectrum
+    from exhume.attacks.prior.spectrum import FrequencySpectrum, save_spectrum
     from exhume.data.public_images import load_public_rows
 
     shape = (1 if request.grey else 3, request.side, request.side)
     rows = load_public_rows(request.images, shape)
-    save_spectrum(Spectrum.measured(rows, shape, request.images.name), request.out)
+    save_spectrum(FrequencySpectrum.measured(rows, shape, request.images.name), request.out)
     say(f"the spectrum of {len(rows):,} images is in {request.out}", json)
     if json:
         print_json({"images": len(rows), "file": str(request.out), "shape": list(shape)})

@@ -96,7 +96,7 @@ def _run(ready: list["PlannedFigure"], folder: Path, request: ReproduceRequest) 
     """Whether somebody stopped it."""
     from exhume_papers.catalogue.reproduce import SWEEP, run_figures
     from exhume_papers.cli.sweep_display import watching
-    from exhume_papers.sweeps.engines import make_engine, usable_cores, usable_memory
+    from exhume_papers.sweeps.engine_choice import make_engine, usable_cores, usable_memory
 
     def make(alone: bool) -> "Engine":
         if alone and request.engine == "local":

@@ -49,7 +49,7 @@ def sweep(request: SweepRequest, json: bool) -> None:
     Example: exhume sweep threshold.toml
     """
     from exhume_papers.cli.sweep_display import watching
-    from exhume_papers.sweeps.engines import make_engine, usable_memory
+    from exhume_papers.sweeps.engine_choice import make_engine, usable_memory
     from exhume_papers.sweeps.spec_file import plan_spec
     from exhume_papers.sweeps.sweeping import run_sweep
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from exhume.data.config import DataConfig, check_images
+from exhume.data.config import DataConfig, DataSource, check_images
 from exhume.data.dataset import Dataset
 from exhume.data.image_set import ImageSet, as_dataset, index_of_blocks
-from exhume.data.sources import DataSource
 from exhume.errors import ExhumeError, UsageError
 from exhume.regular_file import regular
 from exhume_papers.data.cache import data_dir

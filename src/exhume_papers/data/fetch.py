@@ -12,7 +12,7 @@ from exhume_papers.data.unpack import BadArchive, unpack
 
 
 @dataclass(frozen=True)
-class Archive:
+class Download:
     """A published archive: where it is, what it weighs in, and the folder it holds."""
 
     source: str
@@ -23,14 +23,14 @@ class Archive:
 
 
 ARCHIVES = {
-    "cifar10": Archive(
+    "cifar10": Download(
         source="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         file_name="cifar-10-binary.tar.gz",
         kind="tar.gz",
         md5="c32a1d4ab5d03f1284b67883e8d87530",
         folder="cifar-10-batches-bin",
     ),
-    "tiny-imagenet": Archive(
+    "tiny-imagenet": Download(
         source="http://cs231n.stanford.edu/tiny-imagenet-200.zip",
         file_name="tiny-imagenet-200.zip",
         kind="zip",
@@ -90,7 +90,7 @@ def fetch(
     return target
 
 
-def _expected(archive: Archive, sha256: str | None, md5: str | None) -> tuple[Checksum, ...]:
+def _expected(archive: Download, sha256: str | None, md5: str | None) -> tuple[Checksum, ...]:
     if sha256 is None and md5 is None:
         return (Checksum("md5", archive.md5),)
     given = (("sha256", sha256, 64), ("md5", md5, 32))

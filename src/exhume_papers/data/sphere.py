@@ -1,16 +1,15 @@
 """Synthetic rows: uniform on the sphere of radius sqrt(d), or on its cut with a random subspace."""
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.data.config import DEFAULT_NOISE, DataConfig, LabelRule, refuse
+from exhume.data.config import DEFAULT_NOISE, DataConfig, DataSource, LabelRule, refuse
 from exhume.data.dataset import DTYPES, Dataset, Preparation
-from exhume.data.sources import DataSource
 from exhume.errors import UsageError
 from exhume_papers.machine import check_fits
 
@@ -18,7 +17,8 @@ from exhume_papers.machine import check_fits
 DATA_STREAM = 0x64617461
 
 
-class SphereSample(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class SphereSample:
     rows: Float[Tensor, "n d"]
     labels: Float[Tensor, " n"]
 

@@ -7,11 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.data.config import DataConfig, check_images
+from exhume.data.config import DataConfig, DataSource, check_images
 from exhume.data.dataset import Dataset
 from exhume.data.image_file import as_rgb, read_image
 from exhume.data.image_set import ImageSet, as_dataset, index_of_blocks
-from exhume.data.sources import DataSource
 from exhume.errors import ExhumeError, UsageError
 from exhume.regular_file import regular
 from exhume_papers.data.cache import data_dir

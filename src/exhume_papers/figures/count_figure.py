@@ -19,7 +19,7 @@ PICTURE_PIXELS, FRAME, GAP, BAND_GAP, MARGIN, LABEL_WIDTH = 72, 3, 6, 22, 16, 11
 INK, MARK = "#24211d", (0x9C, 0x4A, 0x1A)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Band:
     """Pictures under one label; those that are marked get a frame."""
 

@@ -41,14 +41,14 @@ class NetworkRequest(PrivateRequest):
     def fields(self) -> dict[str, Any]:
         """The fields that all networks share, checked."""
         from exhume_papers.victims.network_config import NetworkConfig
-        from exhume_papers.victims.recipe import Recipe
+        from exhume_papers.victims.recipe import DescentRecipe
 
-        recipe = {name: getattr(self, name) for name in Recipe.model_fields}
+        recipe = {name: getattr(self, name) for name in DescentRecipe.model_fields}
         own = ("outputs", "loss", "initial", "features_at", "freeze", "seed")
         fields = {
             **{name: getattr(self, name) for name in own},
             "zero_head": self.zero_head or self.initial == "zero",
-            "recipe": Recipe.parse(**recipe),
+            "recipe": DescentRecipe.parse(**recipe),
             "privacy": self.privacy(),
         }
         parse_fields(NetworkConfig, **fields)

@@ -34,7 +34,7 @@ HIDDEN_COPIES = 5  # matrices of n x h numbers that the training of a two-layer 
 PRIVATE_COPIES = 3  # of what private training keeps besides: features, gradients of samples, their clipped sum
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedVictim:
     """What an attacker would see without any defence, and what only the owner knows.
 

@@ -18,11 +18,11 @@ from exhume.experiments.scoring import score
 from exhume.files import SCHEMA
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
-from exhume_papers.studies.family import Member, family
+from exhume_papers.studies.family import FamilyMember, family
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedAttack:
     """One attack. `reason`: why it was not made; all other fields but the name and the knowledge are None then.
 
     `error` is rho, `recovered` the share of samples within 0.1 of a candidate, `recognised` the number of those that
@@ -53,7 +53,7 @@ def compare_attacks(
     dtype: str = "float32",
     factory: str | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> list[Compared]:
+) -> list[ComparedAttack]:
     """Every attack of those names (none: the whole family), in at most so many seconds each."""
     for name in set(names) - {member.name for member in family()}:
         raise UsageError(f"expected attacks out of {', '.join(member.name for member in family())}, found {name!r}")
@@ -67,19 +67,19 @@ def compare_attacks(
             request = AttackRequest(method=member.name, budget=seconds, dtype=dtype)
             found = run_prepared(request.prepare(run, observation, seed)).reconstruction
         except ExhumeError as reason:
-            compared.append(Compared(member.name, member.composition.knowledge, str(reason)))
+            compared.append(ComparedAttack(member.name, member.composition.knowledge, str(reason)))
             continue
         compared.append(_row(run, observation, member, found))
     return compared
 
 
-def as_json(run: RunFolder, compared: Sequence[Compared], seconds: float) -> dict[str, Any]:
+def as_json(run: RunFolder, compared: Sequence[ComparedAttack], seconds: float) -> dict[str, Any]:
     rows = [{name: _finite(value) for name, value in asdict(row).items()} for row in compared]
     return {"schema": SCHEMA, "run": run.path.name, "budget_seconds": _finite(seconds), "attacks": rows}
 
 
-def _row(run: RunFolder, observation: Observation, member: Member, found: Reconstruction) -> Compared:
-    row = Compared(
+def _row(run: RunFolder, observation: Observation, member: FamilyMember, found: Reconstruction) -> ComparedAttack:
+    row = ComparedAttack(
         name=member.name,
         knowledge=member.composition.knowledge,
         outcome=found.outcome.value,

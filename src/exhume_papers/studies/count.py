@@ -39,7 +39,7 @@ IDLE = 1.0  # a candidate is idle if the loss less than doubles without it
 EXPLAINED = 1e-6  # a loss below, ten times what the published attack stops at, leaves nothing for another sample
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CountEstimate:
     """The published attack, told n̂ = `samples`."""
 
@@ -141,7 +141,7 @@ def as_csv(guesses: Iterable[CountEstimate]) -> str:
     return text.getvalue()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Arranged:
     """Candidates beside the samples they resemble most; copies are marked, and idle ones where that is known."""
 

@@ -16,17 +16,17 @@ SEARCH = ("attack", "candidates", "solver", "knowledge")
 
 
 @dataclass(frozen=True)
-class Member:
+class FamilyMember:
     """A method of attack by the name that `--method` takes."""
 
     name: str
     composition: Composition
 
 
-def family() -> tuple[Member, ...]:
+def family() -> tuple[FamilyMember, ...]:
     """Every attack once, in the order of the registry."""
     methods = {method.name: method for method in reversed(known_methods())}
-    return tuple(Member(name, method.composition) for name, method in reversed(methods.items()))
+    return tuple(FamilyMember(name, method.composition) for name, method in reversed(methods.items()))
 
 
 def as_markdown() -> str:

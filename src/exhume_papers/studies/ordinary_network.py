@@ -26,7 +26,7 @@ SAMPLES, UNITS, CLASSES = 50, 2000, 2
 STEPS, BATCH, RATE, MOMENTUM = 400, 10, 0.01, 0.9
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dug:
     """Pictures of the faces and of what came back, in the same order, and errors over each face's norm.
 

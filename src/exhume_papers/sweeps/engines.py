@@ -1,17 +1,12 @@
-"""Where the jobs of a sweep run: here, in processes of this machine, or on a Ray cluster. The results are the same."""
+"""What every engine is: something that takes the jobs of a sweep and tells what became of them."""
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from exhume.errors import UsageError
-from exhume.machine import memory_bytes
 from exhume_papers.sweeps.jobs import Job, JobEnd, execute
-
-ENGINES = ("local", "ray", "here")
 
 
 @dataclass(frozen=True)
@@ -105,39 +100,3 @@ class HereEngine(Engine):
 
     def close(self) -> None:
         self._waiting.clear()
-
-
-def make_engine(
-    name: str, root: Path, *, workers: int | None = None, threads: int | None = None, address: str | None = None
-) -> Engine:
-    """The engine of that name for the sweep in a folder.
-
-    `workers` processes of `threads` threads each: by default one process a core, and what cores there are divided
-    among them. `address` is that of a Ray cluster; without one, Ray is started on this machine.
-    """
-    if name not in ENGINES:
-        raise UsageError(f"expected an engine out of {', '.join(ENGINES)}, found {name!r}")
-    if address is not None and name != "ray":
-        raise UsageError(f"expected --address with --engine ray, found it with {name}")
-    for flag, number in (("--workers", workers), ("--threads", threads)):
-        if number is not None and number < 1:
-            raise UsageError(f"expected {flag} from 1, found {number}")
-    if name == "here":
-        return HereEngine(root)
-    if name == "ray":
-        from exhume_papers.sweeps.ray_engine import RayEngine
-
-        return RayEngine(root, workers=workers, threads=threads or 1, address=address)
-    from exhume_papers.sweeps.local_engine import LocalEngine
-
-    count = workers or max(1, usable_cores() // (threads or 1))
-    return LocalEngine(root, workers=count, threads=threads or max(1, usable_cores() // count))
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def usable_memory() -> float:
-    """Bytes that the runs of this machine may take together: most of what there is."""
-    return 0.8 * memory_bytes()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,18 @@ from exhume_papers.sweeps.sweep_folder import SweepFolder
 
 @dataclass(frozen=True)
 class TrainJob:
+    """`memory`: bytes that the attacks on it are thought to need."""
+
     victim: PlannedVictim
+    memory: float = 0.0
 
     @property
     def key(self) -> str:
         return self.victim.key
+
+    def carry_out(self, folder: SweepFolder, watch: "Watch") -> "JobEnd":
+        _train(self.victim, folder, watch)
+        return JobEnd()
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,14 @@ class AttackJob:
     @property
     def key(self) -> str:
         return self.run.key
+
+    @property
+    def memory(self) -> float:
+        return self.run.memory
+
+    def carry_out(self, folder: SweepFolder, watch: "Watch") -> "JobEnd":
+        summary = _attack(self, folder, watch)
+        return JobEnd(summary, interrupted=summary is None)
 
 
 Job = TrainJob | AttackJob
@@ -60,12 +75,8 @@ def execute(job: Job, root: Path, watch: Watch) -> JobEnd:
     try:
         if not root.is_dir():
             raise ExhumeError(f"expected the sweep's folder {root} on every machine, found none here")
-        folder = SweepFolder(root)
-        if isinstance(job, TrainJob):
-            _train(job.victim, folder, watch)
-            return JobEnd(seconds=time.monotonic() - began)
-        summary = _attack(job, folder, watch)
-        return JobEnd(summary, interrupted=summary is None, seconds=time.monotonic() - began)
+        end = job.carry_out(SweepFolder(root), watch)
+        return replace(end, seconds=time.monotonic() - began)
     except KeyboardInterrupt:
         return JobEnd(interrupted=True)
     except MemoryError:

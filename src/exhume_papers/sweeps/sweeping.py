@@ -136,7 +136,7 @@ class _Sweeping:
             if self.folder.victim(victim.key).exists():
                 self._ready.extend(AttackJob(run, self.results_only) for run in runs)
             else:
-                self._ready.append(TrainJob(victim))
+                self._ready.append(TrainJob(victim, runs[0].memory))
         while (self._ready or self._at_work) and not (interruption.asked or self.interrupted):
             self._hand_out()
             self._listen()
@@ -158,11 +158,8 @@ class _Sweeping:
             self.engine.submit(job)
 
     def _fits(self, job: Job) -> bool:
-        taken = sum(self._memory_of(other) for other in self._at_work.values())
-        return not self._at_work or taken + self._memory_of(job) <= self.memory
-
-    def _memory_of(self, job: Job) -> float:
-        return job.run.memory if isinstance(job, AttackJob) else self._open[job.key][0].memory
+        taken = sum(other.memory for other in self._at_work.values())
+        return not self._at_work or taken + job.memory <= self.memory
 
     def _listen(self) -> None:
         for event in self.engine.events(EVENT_SECONDS):

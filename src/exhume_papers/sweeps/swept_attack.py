@@ -7,12 +7,10 @@ from pydantic import Field
 
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline
-from exhume.attacks.foundation.ranks import ALONE, Ranks
-from exhume.attacks.running.prepare import PreparedAttack
 from exhume.errors import UsageError
 from exhume.experiments.attack_request import AttackRequest
 from exhume.experiments.run import RunFolder
-from exhume.observation import Observation
+from exhume.known import Known
 from exhume.requests.request import Option
 from exhume_papers.making.known_samples import check_missing, write_known
 
@@ -34,17 +32,10 @@ class SweptAttackRequest(AttackRequest):
             check_missing(self.missing, outline.samples)
         return super().method_for(outline)
 
-    def prepare(
-        self,
-        folder: RunFolder,
-        observation: Observation,
-        seed: int,
-        ranks: Ranks = ALONE,
-        since: float | None = None,
-    ) -> PreparedAttack:
+    def known_samples(self, folder: RunFolder, d: int) -> Known:
         if self._knows_others:
             write_known(folder, self.missing)
-        return super().prepare(folder, observation, seed, ranks, since)
+        return super().known_samples(folder, d)
 
     def identity(self, outline: Outline, contents: Mapping[str, str]) -> dict[str, Any]:
         """Without the seed, which is told from that of the victim elsewhere."""

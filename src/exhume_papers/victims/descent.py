@@ -17,13 +17,13 @@ from exhume.networks.loading import check_inputs, prepare_for_attack
 from exhume_papers.victims.curvature import module_curvature
 from exhume_papers.victims.descent_loop import Surroundings, Tensors, descend
 from exhume_papers.victims.losses import Loss, LossName, loss_named
-from exhume_papers.victims.recipe import Descent, Recipe
+from exhume_papers.victims.recipe import Descent, DescentRecipe
 
 ADAM_DECAYS = (0.9, 0.999)
 ADAM_EPSILON = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedModule:
     """The trained module (a copy; the given one is untouched), both ends of the way, and how it went."""
 
@@ -42,7 +42,7 @@ def train_module(
     inputs: Float[Tensor, "n d"],
     targets: Float[Tensor, "n k"],
     loss: LossName,
-    recipe: Recipe,
+    recipe: DescentRecipe,
     image_shape: tuple[int, ...] | None = None,
     around: Surroundings | None = None,
 ) -> TrainedModule:
@@ -69,7 +69,7 @@ def train_module(
 class ModuleIterates:
     """A trainee (see descent_loop) that moves the parameters of a module in place."""
 
-    def __init__(self, model: nn.Module, inputs: Tensor, targets: Tensor, loss: Loss, recipe: Recipe) -> None:
+    def __init__(self, model: nn.Module, inputs: Tensor, targets: Tensor, loss: Loss, recipe: DescentRecipe) -> None:
         self.model, self.inputs, self.targets, self._loss = model, inputs, targets, loss
         self.parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         if not self.parameters:

@@ -29,7 +29,7 @@ from exhume.checkpoint_file import check_whole, write_checkpoint
 from exhume.errors import ExhumeError
 from exhume.files import read_tensors
 from exhume_papers.victims.private import Progress
-from exhume_papers.victims.recipe import ADAM_STEP, Descent, HistoryPoint, Recipe, Stopped
+from exhume_papers.victims.recipe import ADAM_STEP, Descent, DescentRecipe, HistoryPoint, Stopped
 
 KIND = "training-checkpoint"
 RISE = 1e-3  # relative: above the rounding of the loss
@@ -105,7 +105,7 @@ class _Position:
     history: list[tuple[int, float]] = field(default_factory=list)
 
 
-def descend(trainee: Trainee, recipe: Recipe, until: float, around: Surroundings) -> Descent:
+def descend(trainee: Trainee, recipe: DescentRecipe, until: float, around: Surroundings) -> Descent:
     """Trains in place until the target, the last step, flatness or a wish to stop."""
     loop = _Loop(trainee, recipe, until, around)
     with around.guard():
@@ -113,7 +113,7 @@ def descend(trainee: Trainee, recipe: Recipe, until: float, around: Surroundings
 
 
 class _Loop:
-    def __init__(self, trainee: Trainee, recipe: Recipe, until: float, around: Surroundings) -> None:
+    def __init__(self, trainee: Trainee, recipe: DescentRecipe, until: float, around: Surroundings) -> None:
         self.trainee, self.recipe, self.until, self.around = trainee, recipe, until, around
         self.batch = recipe.batch(trainee.samples)
         self.settings = {**around.settings, "recipe": recipe.model_dump(mode="json"), "until": until}

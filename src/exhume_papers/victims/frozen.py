@@ -16,7 +16,7 @@ from exhume.networks.loading import prepare_for_attack
 from exhume_papers.victims.descent import TrainedModule, check_outputs, train_module
 from exhume_papers.victims.descent_loop import Surroundings, Tensors
 from exhume_papers.victims.losses import LossName, loss_named
-from exhume_papers.victims.recipe import Descent, HistoryPoint, Recipe
+from exhume_papers.victims.recipe import Descent, DescentRecipe, HistoryPoint
 
 PINV_CUTOFF = 1e-12
 
@@ -38,7 +38,7 @@ def train_head(
     inputs: Float[Tensor, "n d"],
     targets: Float[Tensor, "n k"],
     loss: LossName,
-    recipe: Recipe,
+    recipe: DescentRecipe,
     image_shape: tuple[int, ...],
     around: Surroundings | None = None,
 ) -> TrainedModule:
@@ -67,7 +67,7 @@ def train_head(
 
 @torch.no_grad()
 def _solve(
-    head: nn.Linear, seen: Float[Tensor, "n h"], targets: Float[Tensor, "n k"], loss: LossName, recipe: Recipe
+    head: nn.Linear, seen: Float[Tensor, "n h"], targets: Float[Tensor, "n k"], loss: LossName, recipe: DescentRecipe
 ) -> TrainedModule:
     """The minimiser nearest to W(0), or with weight decay λ the ridge fit W = Yᵀ(K + λnk/2)⁻¹Φ, which has none of W(0).
 

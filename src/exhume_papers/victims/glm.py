@@ -49,7 +49,7 @@ class GlmConfig(VictimConfig):
         return data.inputs.shape[1]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GlmVictim:
     observation: Observation
     coefficients: Float[Tensor, " n"]
@@ -80,7 +80,7 @@ def train_glm(config: GlmConfig, data: Dataset) -> GlmVictim:
     return GlmVictim(observation, found.coefficients, found.loss, found.steps)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Found:
     coefficients: Float[Tensor, " n"]
     intercept: Float[Tensor, ""]

@@ -8,7 +8,7 @@ from torch import Tensor
 from exhume.features.rows import PlainRows, Rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MovedRows(PlainRows):
     """Rows s v_k + Σ_i C_ik x_i. They hold the training data: an observation gets them written out or held."""
 

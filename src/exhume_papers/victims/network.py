@@ -36,7 +36,7 @@ from exhume_papers.victims.targets import make_targets
 PlannedConfig = ResNetConfig | VisionTransformerConfig | FactoryConfig
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkVictim:
     """A trained network: what an attacker sees of it, and what only its owner knows."""
 

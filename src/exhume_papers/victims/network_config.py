@@ -8,7 +8,7 @@ from exhume.data.dataset import Dataset
 from exhume.errors import UsageError
 from exhume_papers.victims.losses import LossName, loss_named
 from exhume_papers.victims.privacy import Privacy
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.targets import default_outputs
 from exhume_papers.victims.victim_config import VictimConfig
 
@@ -31,7 +31,7 @@ class NetworkConfig(VictimConfig):
     initial: ToldInitial = "known"
     features_at: FeaturesAt = "trained"
     freeze: bool = False
-    recipe: Recipe = Recipe()
+    recipe: DescentRecipe = DescentRecipe()
     privacy: Privacy | None = None
     seed: int = Field(default=0, ge=0, lt=2**63)
 

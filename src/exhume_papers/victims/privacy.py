@@ -22,7 +22,7 @@ from exhume.validation import parse_fields
 from exhume_papers.victims.descent import ModuleIterates, TrainedModule, check_outputs
 from exhume_papers.victims.losses import LossName, loss_named
 from exhume_papers.victims.private import Progress, train_private_module
-from exhume_papers.victims.recipe import Descent, HistoryPoint, Recipe
+from exhume_papers.victims.recipe import Descent, DescentRecipe, HistoryPoint
 
 
 class Privacy(BaseModel):
@@ -68,7 +68,7 @@ class Privacy(BaseModel):
             raise UsageError(f"expected one of --epsilon and --noise-multiplier for private training, found {found}")
         return self
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: DescentRecipe) -> None:
         """DP-SGD knows plain steps and momentum, and its number of steps is fixed before it looks at the data."""
         if recipe.method not in ("gd", "sgd") or recipe.weight_decay:
             found = f"weight decay {recipe.weight_decay:g}" if recipe.weight_decay else recipe.method
@@ -121,7 +121,7 @@ def train_privately(
     targets: Float[Tensor, "n k"],
     loss: LossName,
     privacy: Privacy,
-    recipe: Recipe,
+    recipe: DescentRecipe,
     image_shape: tuple[int, ...] | None = None,
     progress: Progress | None = None,
 ) -> PrivatelyTrained:
@@ -142,7 +142,7 @@ def train_privately(
 
 def private_recipe(
     privacy: Privacy,
-    recipe: Recipe,
+    recipe: DescentRecipe,
     model: nn.Module,
     inputs: Tensor,
     targets: Float[Tensor, "n k"],
@@ -206,7 +206,7 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
 
 def median_gradient_norm(model: nn.Module, inputs: Tensor, targets: Float[Tensor, "n k"], loss: LossName) -> float:
     """Of the samples' own gradients at the start."""
-    iterates = ModuleIterates(model, inputs, targets, loss_named(loss), Recipe())
+    iterates = ModuleIterates(model, inputs, targets, loss_named(loss), DescentRecipe())
     norms = []
     for sample in range(len(inputs)):
         iterates.differentiate(torch.tensor([sample]))

@@ -26,7 +26,7 @@ Progress = Callable[[int, float], None]
 """Told the number of steps and the loss there."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PrivateModule:
     """The trained module (a copy; the given one is untouched), and what its privacy has come to."""
 

@@ -20,7 +20,7 @@ from exhume_papers.victims.losses import LossName
 from exhume_papers.victims.norms import common_norm
 from exhume_papers.victims.privacy import Privacy, Spent, train_privately
 from exhume_papers.victims.private import Progress
-from exhume_papers.victims.recipe import Descent, Recipe
+from exhume_papers.victims.recipe import Descent, DescentRecipe
 from exhume_papers.victims.targets import make_targets
 from exhume_papers.victims.training import DualFit, fit_logistic, fit_min_norm, fit_ridge
 from exhume_papers.victims.victim_config import VictimConfig
@@ -62,7 +62,7 @@ class RandomFeaturesConfig(VictimConfig):
         return self.params
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Victim:
     """A trained model: what an attacker sees of it, and what only its owner knows."""
 
@@ -123,7 +123,7 @@ def train_private_random_features(
     loss: LossName = "logistic" if config.fit == "logistic" else "square"
     head = nn.Linear(features.p, 1, bias=False, dtype=data.inputs.dtype, device="meta").to_empty(device="cpu")
     nn.init.zeros_(head.weight)
-    recipe = Recipe(step_size=config.step_size, seed=config.seed)
+    recipe = DescentRecipe(step_size=config.step_size, seed=config.seed)
     targets = make_targets(data, loss, 1)
     done = train_privately(head, features(data.inputs), targets, loss, config.privacy, recipe, progress=progress)
     knowledge = Knowledge(samples=len(data.inputs), norm=common_norm(data.inputs))

@@ -14,7 +14,7 @@ Stopped = Literal["target", "steps", "flat", "interrupted"]
 ADAM_STEP = 1e-3
 
 
-class Recipe(BaseModel):
+class DescentRecipe(BaseModel):
     """Full-batch gradient descent, mini-batch descent, or Adam, on the loss + (weight_decay / 2) ||weights||².
 
     "closed-form": the minimum itself, which only the square loss of a head on frozen layers has.
@@ -41,11 +41,11 @@ class Recipe(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**63)  # of the order of the mini-batches
 
     @classmethod
-    def parse(cls, **fields: object) -> "Recipe":
+    def parse(cls, **fields: object) -> "DescentRecipe":
         return parse_fields(cls, **fields)
 
     @model_validator(mode="after")
-    def _fields_agree(self) -> "Recipe":
+    def _fields_agree(self) -> "DescentRecipe":
         if self.method == "gd" and self.batch_size is not None:
             raise UsageError(f"expected no batch size with gd, found {self.batch_size}; sgd takes mini-batches")
         if self.method == "adam" and self.momentum:

@@ -26,7 +26,7 @@ from exhume.features.rows import Rows
 from exhume_papers.victims.curvature import largest_eigenvalue
 from exhume_papers.victims.descent_loop import Tensors
 from exhume_papers.victims.losses import Loss
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
 BLOCK_NUMBERS = 2**17
 
@@ -45,7 +45,7 @@ class SpanIterates:
         inputs: Float[Tensor, "n d"],
         targets: Float[Tensor, "n k"],
         loss: Loss,
-        recipe: Recipe,
+        recipe: DescentRecipe,
         *,
         scale: float = 1.0,
         frozen: bool = False,

@@ -23,7 +23,7 @@ from exhume.errors import ExhumeError, UsageError
 from exhume.solving import solving
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DualFit:
     """α, the loss on the training data, and how many gradient steps it took (0 for a closed form)."""
 

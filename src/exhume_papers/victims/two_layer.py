@@ -84,7 +84,7 @@ class TwoLayerConfig(NetworkConfig):
         return self.width
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TwoLayerVictim:
     """A trained network: what an attacker sees of it, and what only its owner knows."""
 
@@ -141,7 +141,7 @@ def train_two_layer(
     way = train(config, data, targets, rows, head, around)
     way.descent.require_end()
     halfway = config.features_at == "midpoint"
-    shown = _midpoint(way.rows, rows) if halfway else way.rows
+    shown = _midpoint(way, rows) if halfway else way.rows
     if shown.independent:  # frozen: a seed tells them
         kept: Rows = shown
     else:
@@ -156,8 +156,7 @@ def train_two_layer(
         start=StartRule("normal", outputs, config.width),
         initial_rows=_initial_rows(config, rows, data.inputs.dtype) if config.knows_first_layer else None,
     )
-    moved = way.rows if isinstance(way.rows, MovedRows) else None
-    return TwoLayerVictim(observation, way.descent, rows, head, way.head, moved, way.spent, way.scale)
+    return TwoLayerVictim(observation, way.descent, rows, head, way.head, way.moved, way.spent, way.scale)
 
 
 def _initial_rows(config: TwoLayerConfig, rows: DrawnRows, dtype: torch.dtype) -> Rows:
@@ -165,13 +164,15 @@ def _initial_rows(config: TwoLayerConfig, rows: DrawnRows, dtype: torch.dtype) -
     return rows if config.first_scale == 1 else HeldRows(config.first_scale * hold(rows, dtype=dtype).values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult:
     rows: Rows
     head: Float[Tensor, "k h"]
     descent: Descent
     scale: float = 1.0
     spent: Spent | None = None
+    moved: MovedRows | None = None
+    """The rows again, where they moved in the span of the data."""
 
 
 def _train_in_the_span(
@@ -186,7 +187,7 @@ def _train_in_the_span(
             _initial_rows(config, rows, data.inputs.dtype), iterates.head, descent, iterates.scale / start
         )
     moved = MovedRows(rows, iterates.scale, iterates.coefficients, data.inputs)
-    return TrainingResult(moved, iterates.head, descent, iterates.scale / start)
+    return TrainingResult(moved, iterates.head, descent, iterates.scale / start, moved=moved)
 
 
 def _train_all_weights(
@@ -208,11 +209,12 @@ def _train_all_weights(
     return TrainingResult(trained, model.head.weight.detach(), descent)
 
 
-def _midpoint(trained: Rows, initial: DrawnRows) -> Rows:
-    if isinstance(trained, MovedRows):
-        return trained.midpoint()
-    assert trained.held is not None, "recipes that leave the span hold all weights"
-    return HeldRows((trained.held + hold(initial, dtype=trained.held.dtype).values) / 2)
+def _midpoint(way: TrainingResult, initial: DrawnRows) -> Rows:
+    if way.moved is not None:
+        return way.moved.midpoint()
+    trained = way.rows.held
+    assert trained is not None, "recipes that leave the span hold all weights"
+    return HeldRows((trained + hold(initial, dtype=trained.dtype).values) / 2)
 
 
 def _until(config: TwoLayerConfig) -> float:

@@ -26,12 +26,12 @@ from exhume.reconstruction import Certificate, Outcome, Reconstruction
 from exhume_papers.making.training_run import train_run
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
 from exhume_papers.victims.random_features import RandomFeaturesConfig
-from exhume_papers.victims.recipe import Recipe, TrainingStopped
+from exhume_papers.victims.recipe import DescentRecipe, TrainingStopped
 from exhume_papers.victims.two_layer import TwoLayerConfig
 from exhume_papers.victims.victim_config import VictimConfig
 
 FACES = DataConfig(name="faces", samples=3, side=5, seed=seeds.derive(0, "data"))
-RECIPE = Recipe(steps=30, until=1e-4)
+RECIPE = DescentRecipe(steps=30, until=1e-4)
 SPEC = "users_training_nets:small"
 USERS = """
 from torch import nn
@@ -234,7 +234,7 @@ def test_features_at_the_midpoint_fit_better_and_the_attacker_is_told_that_he_kn
 
 
 def test_adam_has_a_midpoint_too(tmp_path: Path) -> None:
-    recipe = Recipe(method="adam", steps=5)
+    recipe = DescentRecipe(method="adam", steps=5)
     config = TwoLayerConfig(width=30, recipe=recipe, features_at="midpoint")
     train_run(tmp_path / "run", FACES, config, load(FACES))
     at_the_end = TwoLayerConfig(width=30, recipe=recipe)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from exhume.errors import ExhumeError, UsageError
-from exhume_papers.sweeps.engines import HereEngine, make_engine
+from exhume_papers.sweeps.engine_choice import make_engine
+from exhume_papers.sweeps.engines import HereEngine
 from exhume_papers.sweeps.jobs import AttackJob, Job
 from exhume_papers.sweeps.plan import SweepPlan
 from exhume_papers.sweeps.results import COSTS

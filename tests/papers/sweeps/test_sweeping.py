@@ -15,7 +15,8 @@ import torch
 
 from exhume.errors import ExhumeError, UsageError
 from exhume_papers.sweeps import jobs
-from exhume_papers.sweeps.engines import Engine, Event, HereEngine, JobDone, JobLost, make_engine
+from exhume_papers.sweeps.engine_choice import make_engine
+from exhume_papers.sweeps.engines import Engine, Event, HereEngine, JobDone, JobLost
 from exhume_papers.sweeps.jobs import Job, TrainJob
 from exhume_papers.sweeps.plan import PlannedRun, SweepPlan
 from exhume_papers.sweeps.results import COSTS

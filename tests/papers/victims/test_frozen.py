@@ -16,10 +16,10 @@ from exhume_papers.victims.descent import train_module
 from exhume_papers.victims.frozen import freeze_body, is_frozen, train_head
 from exhume_papers.victims.network import train_network
 from exhume_papers.victims.network_plans import ResNetConfig
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig
 
-RECIPE = Recipe(steps=60, until=1e-9, step_size=0.05)
+RECIPE = DescentRecipe(steps=60, until=1e-9, step_size=0.05)
 
 
 def model(after: nn.Module | None = None, bias: bool = True) -> nn.Sequential:
@@ -75,9 +75,9 @@ def test_what_follows_the_head_is_trained_through() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_closed_form_is_where_gradient_descent_goes(bias: bool) -> None:
     inputs, targets = problem()
-    closed = Recipe(method="closed-form")
+    closed = DescentRecipe(method="closed-form")
     exact = train_head(model(bias=bias), "3", inputs, targets, "square", closed, (9,))
-    slow = train_head(model(bias=bias), "3", inputs, targets, "square", Recipe(until=1e-22), (9,))
+    slow = train_head(model(bias=bias), "3", inputs, targets, "square", DescentRecipe(until=1e-22), (9,))
     assert exact.descent.loss < 1e-24
     assert exact.scale == 1.0
     for name, tensor in slow.state.items():
@@ -86,7 +86,7 @@ def test_the_closed_form_is_where_gradient_descent_goes(bias: bool) -> None:
 
 def test_the_closed_form_with_weight_decay_has_no_gradient_left_and_nothing_of_the_start() -> None:
     inputs, targets = problem()
-    recipe = Recipe(method="closed-form", weight_decay=0.03)
+    recipe = DescentRecipe(method="closed-form", weight_decay=0.03)
     net = model()
     found = train_head(net, "3", inputs, targets, "square", recipe, (9,))
     other = copy.deepcopy(net)
@@ -107,7 +107,7 @@ def test_the_closed_form_with_weight_decay_has_no_gradient_left_and_nothing_of_t
 
 def test_the_change_of_a_frozen_networks_head_is_in_the_span_of_its_features() -> None:
     data = faces("float64")
-    moves = ResNetConfig(channels=3, kernel=6, blocks=1, recipe=Recipe(steps=100))
+    moves = ResNetConfig(channels=3, kernel=6, blocks=1, recipe=DescentRecipe(steps=100))
     frozen = train_network(moves.model_copy(update={"freeze": True}), data)
     moving = train_network(moves, data)
     assert floor_of(frozen.observation, data.inputs) < 1e-18 < floor_of(moving.observation, data.inputs)
@@ -120,10 +120,10 @@ def test_the_change_of_a_frozen_networks_head_is_in_the_span_of_its_features() -
 
 def test_requests_that_make_no_sense_are_refused() -> None:
     with pytest.raises(UsageError, match="frozen body and the square loss"):
-        ResNetConfig.parse(channels=3, recipe=Recipe(method="closed-form"))
+        ResNetConfig.parse(channels=3, recipe=DescentRecipe(method="closed-form"))
     with pytest.raises(UsageError, match="frozen body and the square loss"):
-        ResNetConfig.parse(channels=3, freeze=True, loss="cross-entropy", recipe=Recipe(method="closed-form"))
+        ResNetConfig.parse(channels=3, freeze=True, loss="cross-entropy", recipe=DescentRecipe(method="closed-form"))
     with pytest.raises(UsageError, match="no momentum, batch size or step size"):
-        Recipe.parse(method="closed-form", momentum=0.9)
+        DescentRecipe.parse(method="closed-form", momentum=0.9)
     with pytest.raises(UsageError, match="gd or sgd without privacy for a two-layer network with a frozen first"):
-        TwoLayerConfig.parse(width=4, freeze=True, recipe=Recipe(method="closed-form"))
+        TwoLayerConfig.parse(width=4, freeze=True, recipe=DescentRecipe(method="closed-form"))

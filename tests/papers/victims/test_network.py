@@ -20,7 +20,7 @@ from exhume.networks.loading import load_factory
 from exhume_papers.victims.network import NetworkVictim, train_network
 from exhume_papers.victims.network_config import NetworkConfig
 from exhume_papers.victims.network_plans import FactoryConfig, ResNetConfig, VisionTransformerConfig
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
 SPEC = "users_victim_nets:small"
 USERS = """
@@ -49,7 +49,7 @@ def normed():
     head = nn.utils.parametrizations.weight_norm(nn.Linear(9, 2))
     return nn.Sequential(nn.Flatten(), nn.Linear(25, 9), nn.Tanh(), head)
 """
-RECIPE = Recipe(steps=25, until=1e-6)
+RECIPE = DescentRecipe(steps=25, until=1e-6)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def outputs_of(victim: NetworkVictim, inputs: Tensor) -> Tensor:
 
 def test_features_and_head_make_up_the_trained_network() -> None:
     data = faces()
-    victim = train_network(FactoryConfig(factory=SPEC, recipe=Recipe(until=1e-3)), data)
+    victim = train_network(FactoryConfig(factory=SPEC, recipe=DescentRecipe(until=1e-3)), data)
     assert victim.observation.weights.shape == (2, 31), "the bias is the weight of a constant feature"
     one_hot = torch.eye(2, dtype=torch.float64)[data.class_index]
     found = float((outputs_of(victim, data.inputs) - one_hot).square().mean())
@@ -112,7 +112,7 @@ def test_what_weight_decay_left_of_the_start_is_taken_off_and_the_rest_is_explai
     momentum: float,
 ) -> None:
     """With features that do not move, the change of the head is in their span exactly, and for no other multiple."""
-    recipe = Recipe(weight_decay=0.5, momentum=momentum, steps=30, step_size=0.05)
+    recipe = DescentRecipe(weight_decay=0.5, momentum=momentum, steps=30, step_size=0.05)
     victim = train_network(FactoryConfig(factory="users_victim_nets:probe", recipe=recipe), faces())
     if not momentum:
         assert victim.scale == pytest.approx((1 - 0.05 * 0.5) ** 30)
@@ -128,7 +128,7 @@ def test_a_seed_is_a_start_and_leaves_torch_s_own_stream_alone() -> None:
     expected = torch.rand(1)
     torch.manual_seed(5)
     heads = [
-        train_network(FactoryConfig(factory=SPEC, recipe=Recipe(steps=1), seed=seed), faces()).initial_head
+        train_network(FactoryConfig(factory=SPEC, recipe=DescentRecipe(steps=1), seed=seed), faces()).initial_head
         for seed in (0, 0, 1)
     ]
     assert torch.equal(torch.rand(1), expected)

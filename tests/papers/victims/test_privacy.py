@@ -23,7 +23,7 @@ from exhume_papers.victims.privacy import (
     train_privately,
 )
 from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_private_random_features
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 SPHERE = load(DataConfig(name="sphere", samples=5, dim=8))
@@ -60,11 +60,11 @@ def test_a_clip_that_is_not_given_is_the_median_norm_of_the_samples_gradients() 
 def test_what_was_measured_on_the_data_is_said() -> None:
     model, inputs, targets = small()
     given = train_privately(
-        model, inputs, targets, "square", Privacy(noise=1, clip=2.0, steps=3), Recipe(step_size=0.1)
+        model, inputs, targets, "square", Privacy(noise=1, clip=2.0, steps=3), DescentRecipe(step_size=0.1)
     )
     assert given.spent.measured == ()
     assert given.spent.describe().endswith("(noise multiplier 1, clip 2, 3 steps)")
-    measured = train_privately(model, inputs, targets, "square", Privacy(noise=1, steps=3), Recipe()).spent
+    measured = train_privately(model, inputs, targets, "square", Privacy(noise=1, steps=3), DescentRecipe()).spent
     assert measured.measured == ("clip", "step size")
     assert measured.describe().endswith(
         "the clip and the step size were measured on the data, which epsilon does not cover"
@@ -81,7 +81,7 @@ def test_without_noise_there_is_no_epsilon_to_write_down() -> None:
 def test_mini_batches_of_sgd_are_drawn_at_their_rate() -> None:
     model, inputs, targets = small()
     used = private_recipe(
-        Privacy(noise=1), Recipe(method="sgd", batch_size=2, seed=7), model, inputs, targets, "square"
+        Privacy(noise=1), DescentRecipe(method="sgd", batch_size=2, seed=7), model, inputs, targets, "square"
     )
     assert (used.batch, used.seed) == (2, 7)
     assert used.rate(6) == pytest.approx(1 / 3)
@@ -117,7 +117,7 @@ def test_progress_is_told_every_step() -> None:
     seen: list[int] = []
     privacy = Privacy(noise=1, clip=1, steps=4)
     train_privately(
-        model, inputs, targets, "square", privacy, Recipe(), progress=lambda steps, loss: seen.append(steps)
+        model, inputs, targets, "square", privacy, DescentRecipe(), progress=lambda steps, loss: seen.append(steps)
     )
     assert seen == [1, 2, 3, 4]
 
@@ -141,12 +141,12 @@ def test_impossible_wishes_are_one_line(fields: dict[str, float], message: str) 
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (Recipe(method="adam"), "gd or sgd without weight decay for private training, found adam"),
-        (Recipe(weight_decay=0.1), "found weight decay 0.1"),
-        (Recipe(until=1e-3), "private training to take all its steps, found a loss of 0.001 to stop at"),
+        (DescentRecipe(method="adam"), "gd or sgd without weight decay for private training, found adam"),
+        (DescentRecipe(weight_decay=0.1), "found weight decay 0.1"),
+        (DescentRecipe(until=1e-3), "private training to take all its steps, found a loss of 0.001 to stop at"),
     ],
 )
-def test_recipes_that_dp_sgd_does_not_know_are_refused(recipe: Recipe, message: str) -> None:
+def test_recipes_that_dp_sgd_does_not_know_are_refused(recipe: DescentRecipe, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         TwoLayerConfig.parse(width=5, recipe=recipe, privacy=Privacy(noise=1))
 

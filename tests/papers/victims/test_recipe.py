@@ -1,16 +1,16 @@
 import pytest
 
 from exhume.errors import UsageError
-from exhume_papers.victims.recipe import Descent, Recipe
+from exhume_papers.victims.recipe import Descent, DescentRecipe
 
 
 def test_mini_batches_are_for_sgd_and_adam() -> None:
-    assert Recipe().batch(10) is None
-    assert Recipe(method="sgd").batch(10) == 5
-    assert Recipe(method="sgd").batch(1000) == 32
-    assert Recipe(method="sgd", batch_size=10).batch(10) is None
-    assert Recipe(method="adam", batch_size=3).batch(10) == 3
-    assert Recipe(method="adam").batch(10) is None
+    assert DescentRecipe().batch(10) is None
+    assert DescentRecipe(method="sgd").batch(10) == 5
+    assert DescentRecipe(method="sgd").batch(1000) == 32
+    assert DescentRecipe(method="sgd", batch_size=10).batch(10) is None
+    assert DescentRecipe(method="adam", batch_size=3).batch(10) == 3
+    assert DescentRecipe(method="adam").batch(10) is None
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,19 @@ def test_mini_batches_are_for_sgd_and_adam() -> None:
 )
 def test_numbers_that_make_no_sense_are_one_line(fields: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError) as problem:
-        Recipe.parse(**fields)
+        DescentRecipe.parse(**fields)
     assert said in str(problem.value)
     assert "\n" not in str(problem.value)
 
 
 def test_only_plain_gradient_descent_has_to_lower_the_loss_at_each_step() -> None:
-    assert Recipe().monotone
-    for recipe in (Recipe(momentum=0.5), Recipe(weight_decay=0.1), Recipe(method="sgd"), Recipe(method="adam")):
+    assert DescentRecipe().monotone
+    for recipe in (
+        DescentRecipe(momentum=0.5),
+        DescentRecipe(weight_decay=0.1),
+        DescentRecipe(method="sgd"),
+        DescentRecipe(method="adam"),
+    ):
         assert not recipe.monotone
 
 

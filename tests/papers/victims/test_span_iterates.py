@@ -11,7 +11,7 @@ from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import ModuleIterates
 from exhume_papers.victims.losses import LOSSES, LossName, loss_named
 from exhume_papers.victims.moved_rows import MovedRows
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.span_iterates import SpanIterates
 
 N, D, H = 6, 9, 40
@@ -43,7 +43,7 @@ def torch_value(name: LossName, outputs: Tensor, targets: Tensor) -> Tensor:
 def test_the_iterates_are_those_of_plain_training(name: LossName, momentum: float, decay: float, batches: bool) -> None:
     inputs, targets, head = problem(name)
     phi = activation("gelu")
-    recipe = Recipe(method="sgd", momentum=momentum, weight_decay=decay)
+    recipe = DescentRecipe(method="sgd", momentum=momentum, weight_decay=decay)
     fast = SpanIterates(ROWS, head, phi, inputs, targets, loss_named(name), recipe)
     plain = TwoLayer(hold(ROWS, dtype=torch.float64).values, head, phi.value)
     optimiser = torch.optim.SGD(plain.parameters(), lr=0.02, momentum=momentum, weight_decay=decay)
@@ -69,7 +69,7 @@ def test_the_curvature_is_the_largest_eigenvalue_of_the_gauss_newton_matrix(
 ) -> None:
     inputs, targets, head = problem(name)
     phi = activation("relu")
-    fast = SpanIterates(ROWS, head, phi, inputs, targets, loss_named(name), Recipe())
+    fast = SpanIterates(ROWS, head, phi, inputs, targets, loss_named(name), DescentRecipe())
     first = hold(ROWS, dtype=torch.float64).values
     chosen = inputs if batch is None else inputs[batch]
 
@@ -84,14 +84,14 @@ def test_the_curvature_is_the_largest_eigenvalue_of_the_gauss_newton_matrix(
     hessian = hessian_of(lambda flat: torch_value(name, flat.reshape(outputs.shape), wanted), outputs.flatten())
     values = torch.linalg.eigvals(jacobian @ jacobian.T @ hessian).real
     assert fast.curvature(batch) == pytest.approx(float(values.max()), rel=2e-2)
-    module = ModuleIterates(TwoLayer(first, head), inputs, targets, loss_named(name), Recipe())
+    module = ModuleIterates(TwoLayer(first, head), inputs, targets, loss_named(name), DescentRecipe())
     assert module.curvature(batch) == pytest.approx(float(values.max()), rel=2e-2)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_a_restored_state_goes_on_bit_for_bit(momentum: float) -> None:
     inputs, targets, head = problem("square")
-    recipe = Recipe(momentum=momentum, weight_decay=0.1)
+    recipe = DescentRecipe(momentum=momentum, weight_decay=0.1)
     fast = SpanIterates(ROWS, head, activation("relu"), inputs, targets, loss_named("square"), recipe)
     ends = []
     fast.differentiate(None)

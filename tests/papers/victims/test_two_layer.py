@@ -15,7 +15,7 @@ from exhume.features.rows import HeldRows, MappedRows, hold
 from exhume.observation import FEATURES_FILE, load_observation, save_observation
 from exhume_papers.victims.descent_loop import Surroundings
 from exhume_papers.victims.losses import loss_named
-from exhume_papers.victims.recipe import Recipe, TrainingStopped
+from exhume_papers.victims.recipe import DescentRecipe, TrainingStopped
 from exhume_papers.victims.two_layer import TwoLayerConfig, TwoLayerVictim, draw_head, train_two_layer
 
 N, D, H = 6, 20, 600
@@ -87,7 +87,7 @@ def test_the_first_layer_moves_in_the_span_of_the_data_only_and_its_start_is_a_s
 @pytest.mark.parametrize(("decay", "scale"), [(0.0, 1.0), (1e-2, 1.0), (0.0, 0.3)])
 def test_a_frozen_first_layer_stays_and_the_head_is_in_the_span_of_its_features(decay: float, scale: float) -> None:
     given = data()
-    recipe = Recipe(weight_decay=decay, steps=300, until=0.0, step_size=1e-3)
+    recipe = DescentRecipe(weight_decay=decay, steps=300, until=0.0, step_size=1e-3)
     victim = train_two_layer(TwoLayerConfig(width=H, freeze=True, recipe=recipe, first_scale=scale), given)
     assert not victim.observation.ridge.trained
     assert loss_at_the_truth(victim, given.inputs) < 1e-20, "exactly, because nothing drifted"
@@ -102,14 +102,14 @@ def test_a_frozen_first_layer_stays_and_the_head_is_in_the_span_of_its_features(
 
 
 def test_a_frozen_first_layer_is_refused_where_it_makes_no_sense() -> None:
-    for wrong in ({"knows_first_layer": True}, {"features_at": "midpoint"}, {"recipe": Recipe(method="adam")}):
+    for wrong in ({"knows_first_layer": True}, {"features_at": "midpoint"}, {"recipe": DescentRecipe(method="adam")}):
         with pytest.raises(UsageError, match="frozen"):
             TwoLayerConfig.parse(width=5, freeze=True, **wrong)
 
 
 def test_weight_decay_needs_the_decayed_start() -> None:
     given = data()
-    victim = train_two_layer(TwoLayerConfig(width=H, recipe=Recipe(weight_decay=0.1, steps=400)), given)
+    victim = train_two_layer(TwoLayerConfig(width=H, recipe=DescentRecipe(weight_decay=0.1, steps=400)), given)
     assert victim.moved is not None
     assert 0 < victim.moved.scale < 0.9
     torch.testing.assert_close(victim.observation.weights, victim.head - victim.moved.scale * victim.initial_head)
@@ -129,7 +129,7 @@ def test_a_zero_head_starts_at_zero_and_a_drawn_one_has_variance_one_over_h() ->
 
 def test_adam_trains_all_weights_and_leaves_the_span() -> None:
     given = data()
-    config = TwoLayerConfig(width=H, recipe=Recipe(method="adam"))
+    config = TwoLayerConfig(width=H, recipe=DescentRecipe(method="adam"))
     victim = train_two_layer(config, given)
     assert victim.training_loss <= 1e-9
     assert victim.moved is None
@@ -139,7 +139,7 @@ def test_adam_trains_all_weights_and_leaves_the_span() -> None:
 
 
 def test_single_precision_ends_at_the_same_network_as_double_precision() -> None:
-    recipe = Recipe(step_size=0.02, steps=100, until=0)
+    recipe = DescentRecipe(step_size=0.02, steps=100, until=0)
     single, double = (
         train_two_layer(TwoLayerConfig(width=H, recipe=recipe), data(name)) for name in ("float32", "float64")
     )
@@ -159,8 +159,8 @@ def test_the_observation_is_held_or_written_and_never_holds_the_data(tmp_path: P
     assert torch.equal(loaded.weights, held.observation.weights)
 
 
-@pytest.mark.parametrize("recipe", [Recipe(), Recipe(method="sgd", momentum=0.5, weight_decay=0.01)])
-def test_resumed_equals_undisturbed(tmp_path: Path, recipe: Recipe) -> None:
+@pytest.mark.parametrize("recipe", [DescentRecipe(), DescentRecipe(method="sgd", momentum=0.5, weight_decay=0.01)])
+def test_resumed_equals_undisturbed(tmp_path: Path, recipe: DescentRecipe) -> None:
     config = TwoLayerConfig(width=H, recipe=recipe.model_copy(update={"steps": 40}))
     path = tmp_path / "checkpoint.safetensors"
     whole = train_two_layer(config, data())

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume import seeds
-from exhume.attacks.dense_spans.search import SmoothPictures, Start, agreed, one_start
+from exhume.attacks.dense_spans.search import DescentStart, SmoothPictures, agreed, one_start
 from exhume.attacks.dense_spans.spans import DenseSpans
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_samples
@@ -107,7 +107,7 @@ class DenseSpan(Method[DenseProblem]):
 
     def steps(self, problem: DenseProblem, resume: State | None = None) -> Iterator[Step]:
         """One step per start. The first finds the brightness, from which the others begin. Those candidates come first,
-        and stay where n is told, that most starts agree on."""
+        and stay where n is given, that most starts agree on."""
         shape = problem.pictures.shape
         like = problem.pictures.amplitude
         starts = [] if resume is None else _restored(resume, like)
@@ -125,7 +125,7 @@ class DenseSpan(Method[DenseProblem]):
             yield _step(problem, starts)
 
 
-def _step(problem: DenseProblem, starts: list[Start]) -> Step:
+def _step(problem: DenseProblem, starts: list[DescentStart]) -> Step:
     state = _state(starts, problem.pictures.amplitude, problem.count)
     mean, shown = agreed(state.tensors["pictures"], state.tensors["losses"])
     mean = mean[shown.argsort(descending=True, stable=True)][: problem.samples]
@@ -134,18 +134,18 @@ def _step(problem: DenseProblem, starts: list[Start]) -> Step:
     return Step(len(starts), mean, left, state, {"least": min(one.loss for one in starts)})
 
 
-def _state(starts: list[Start], like: Tensor, count: int) -> State:
+def _state(starts: list[DescentStart], like: Tensor, count: int) -> State:
     pictures = torch.stack([one.pictures for one in starts]) if starts else like.new_zeros(0, count, 0)
-    told = torch.tensor([[one.loss, one.brightness] for one in starts], dtype=torch.float64).reshape(-1, 2)
-    tensors = {"pictures": pictures, "losses": told[:, 0].contiguous(), "brightness": told[:, 1].contiguous()}
+    numbers = torch.tensor([[one.loss, one.brightness] for one in starts], dtype=torch.float64).reshape(-1, 2)
+    tensors = {"pictures": pictures, "losses": numbers[:, 0].contiguous(), "brightness": numbers[:, 1].contiguous()}
     return State(tensors, {"iteration": len(starts)})
 
 
-def _restored(state: State, like: Tensor) -> list[Start]:
-    told = zip(state.tensors["losses"].tolist(), state.tensors["brightness"].tolist(), strict=True)
+def _restored(state: State, like: Tensor) -> list[DescentStart]:
+    pairs = zip(state.tensors["losses"].tolist(), state.tensors["brightness"].tolist(), strict=True)
     return [
-        Start(pictures.to(like), loss, brightness)
-        for pictures, (loss, brightness) in zip(state.tensors["pictures"], told, strict=True)
+        DescentStart(pictures.to(like), loss, brightness)
+        for pictures, (loss, brightness) in zip(state.tensors["pictures"], pairs, strict=True)
     ]
 
 
@@ -158,7 +158,7 @@ def _spans(observation: Observation) -> DenseSpans | None:
     return found if found.changes else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseCase:
     """Units of the first dense layer are held out. `used` are the others."""
 
@@ -181,11 +181,11 @@ class DenseCase:
         units = len(whole.changes[whole.first])
         unseen = torch.rand(units, generator=seeds.generator(seed, "held-out")) < held_out
         loss = whole.on_units((~unseen).nonzero()[:, 0].to(like.device))
-        told = observation.knowledge.samples
+        samples = observation.knowledge.samples
         values = torch.linalg.svdvals(loss.changes[loss.first].double())
         rank = max(1, int((values > FAINT * values[0]).sum()))
-        facts: Facts = {"layers_read": list(whole.changes), "directions": rank, "told": told is not None}
-        problem = DenseProblem(loss, SmoothPictures.of(shape, like), (told or rank) + SPARE, told, seed)
+        facts: Facts = {"layers_read": list(whole.changes), "directions": rank, "told": samples is not None}
+        problem = DenseProblem(loss, SmoothPictures.of(shape, like), (samples or rank) + SPARE, samples, seed)
         return cls(observation, problem, whole, unseen.nonzero()[:, 0], facts)
 
     @property

@@ -26,7 +26,7 @@ ALIKE = 0.7  # the correlation from which on two starts are taken to show one pi
 ROUNDS = 3  # in which the mean settles
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SmoothPictures:
     shape: tuple[int, int, int]
     amplitude: Float[Tensor, "height width"]
@@ -43,8 +43,8 @@ class SmoothPictures:
         return BRIGHTNESS * brightness + smooth.reshape(z.shape)
 
 
-@dataclass(frozen=True, eq=False)
-class Start:
+@dataclass(frozen=True, eq=False, repr=False)
+class DescentStart:
     """Where a start ended. `loss`: what its pictures leave, with the price of their roughness."""
 
     pictures: Float[Tensor, "m d"]
@@ -59,7 +59,7 @@ def one_start(
     iterations: int,
     brightness: float,
     generator: torch.Generator,
-) -> "Start":
+) -> "DescentStart":
     """`brightness` is what to begin with: that of the best start before, because it moves slowly."""
     d = int(np.prod(pictures.shape))
     drawn = SPREAD * torch.randn(count * d, generator=generator, dtype=torch.float64)
@@ -74,7 +74,7 @@ def one_start(
         return spans.left(images) + PRIOR * z.square().sum()
 
     found, least = _minimised(value, torch.cat([drawn, drawn.new_full((1,), brightness)]), iterations, like)
-    return Start(made(found.to(like))[1], least, float(found[-1]))
+    return DescentStart(made(found.to(like))[1], least, float(found[-1]))
 
 
 def _minimised(value: Callable[[Tensor], Tensor], start: Tensor, iterations: int, like: Tensor) -> tuple[Tensor, float]:

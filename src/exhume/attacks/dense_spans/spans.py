@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.features.gradient import halfway
 from exhume.network_ends import NetworkEnds
 
@@ -24,19 +25,17 @@ RIDGE = 1e-4  # of the squared unit length of a direction: for samples that a la
 FOLLOWING = 0.125  # a layer behind the first dense one counts so much: what it reads moved more
 
 
-@dataclass
-class Evaluations:
-    passes: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseSpans:
-    """`changes` of dense layers by name, in the order of their calls; `network` has the weights halfway."""
+    """`changes` of dense layers by name, in the order of their calls; `network` has the weights halfway.
+
+    A pass of `counter` is an evaluation of the network.
+    """
 
     network: nn.Module
     input_shape: tuple[int, ...]
     changes: dict[str, Float[Tensor, "_ _"]]
-    counter: Evaluations = field(default_factory=Evaluations)
+    counter: PassCounter = field(default_factory=PassCounter)
 
     @classmethod
     def of(cls, ends: NetworkEnds, input_shape: tuple[int, ...], like: Tensor) -> "DenseSpans":
@@ -53,7 +52,7 @@ class DenseSpans:
 
     @property
     def passes(self) -> float:
-        return self.counter.passes
+        return self.counter.total
 
     @property
     def first(self) -> str:
@@ -66,7 +65,7 @@ class DenseSpans:
 
     def read(self, pictures: Float[Tensor, "m d"]) -> dict[str, Float[Tensor, "m _"]]:
         """What each layer reads of pictures, each scaled to length 1."""
-        self.counter.passes += 1
+        self.counter.total += 1
         seen = _inputs(self.network, tuple(self.changes), pictures.reshape(-1, *self.input_shape))
         return {name: values / values.norm(dim=1, keepdim=True).clamp_min(1e-12) for name, values in seen.items()}
 

@@ -20,12 +20,13 @@ from torch import Tensor
 from exhume import seeds
 from exhume.attacks.firing.belief import Belief
 from exhume.attacks.firing.layer import FiringLayer, firing_layer, left_by_firing
-from exhume.attacks.firing.search import SETTLED, Place, first_place, next_place, settled
+from exhume.attacks.firing.search import SETTLED, SearchPlace, first_place, next_place, settled
 from exhume.attacks.foundation.certificate import unjudged
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.given import Given, of_the_samples
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.spectrum import spectrum
@@ -38,25 +39,21 @@ from exhume.observation import Observation
 from exhume.observing.dense_layers import layers_of, with_layers
 
 EXCESS = 1.2  # candidates per sample where n is known, or the rank of the change shows it
+WITHOUT_A_SPAN = 15  # its place in an audit where silent units and subspaces have no span to search in
 PER_DIMENSION = 1.5  # candidates per dimension where neither is: at two, the change of a unit would say nothing
 HELD_OUT = 0.1
 COPIES = 4  # of a covariance per unit, in float64
 MOST_NUMBERS = 200_000_000  # of all covariances
 
 
-@dataclass
-class Rounds:
-    """The loop counts passes; here they are steps of the search."""
-
-    passes: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class FiringProblem:
+    """A pass of `loss` is a step of the search."""
+
     layer: FiringLayer
     count: int
     seed: int
-    loss: Rounds = field(default_factory=Rounds)
+    loss: PassCounter = field(default_factory=PassCounter)
 
 
 @dataclass(frozen=True)
@@ -98,6 +95,16 @@ class FiringPatterns(OnRidgeForm[FiringProblem]):
         why = "The change of each unit, and of the head, weighed by how surely it is known which samples it fires on."
         return (PlannedAttack(cls.name, why, seed),)
 
+    @classmethod
+    def place(cls, observation: Observation) -> int | None:
+        """Before the other dear ones where the change of the layer has no rank below its columns: more samples than
+        dimensions, of which only this attack makes anything."""
+        seen = cls.view(observation)
+        states = _layer(seen)
+        if states is None or _too_large(seen):
+            return cls.audit_place
+        return cls.audit_place if spectrum(states).sure else WITHOUT_A_SPAN
+
     def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
         states = _layer(self.view(observation))
         return 0 if states is None else COPIES * 8 * states.h * states.target.shape[1] ** 2
@@ -121,8 +128,8 @@ class FiringPatterns(OnRidgeForm[FiringProblem]):
             walk = first_place(layer, count, random) if place is None else next_place(layer, count, place, random)
             for now in walk:
                 made += 1
-                problem.loss.passes = float(made)
-                if isinstance(now, Place):
+                problem.loss.total = float(made)
+                if isinstance(now, SearchPlace):
                     place, state, shown = now, _state(now, made), settled(now.belief).candidates
                     yield Step(made, shown, now.unexplained, state, _notes(now.belief))
                 else:
@@ -161,23 +168,23 @@ _TENSORS = ("candidates", "coefficients", "blur", "spread")
 _NUMBERS = ("noise", "head_noise")
 
 
-def _state(place: Place, made: int) -> State:
+def _state(place: SearchPlace, made: int) -> State:
     belief = place.belief
     numbers = {"surprise": place.surprise, "unexplained": place.unexplained, "rounds": place.rounds, "idle": place.idle}
     numbers |= {"iteration": made} | {name: getattr(belief, name) for name in _NUMBERS}
     return State({name: getattr(belief, name) for name in _TENSORS}, numbers)
 
 
-def _restored(state: State, layer: FiringLayer) -> Place:
+def _restored(state: State, layer: FiringLayer) -> SearchPlace:
     numbers = state.numbers
     candidates, coefficients, blur, spread = (state.tensors[name].to(layer.halfway) for name in _TENSORS)
     noise, head_noise = (float(numbers[name]) for name in _NUMBERS)
     belief = Belief(candidates, coefficients, blur, spread, noise, head_noise)
     rounds, idle = int(numbers["rounds"]), int(numbers["idle"])
-    return Place(belief, float(numbers["surprise"]), float(numbers["unexplained"]), rounds, idle)
+    return SearchPlace(belief, float(numbers["surprise"]), float(numbers["unexplained"]), rounds, idle)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FiringCase:
     """One layer made ready; candidates are multiples of x̃, inside the span of the layer's change where it shows one."""
 
@@ -211,7 +218,7 @@ class FiringCase:
         count = ceil(PER_DIMENSION * layer.dimensions if n is None else EXCESS * n)
         facts: Facts = {
             "layer": states.name,
-            "rank": shown.rank if shown.clear else None,
+            "rank": shown.rank if shown.sure else None,
             "gap": shown.gap,
             "searched_with": count,
             "directions_only": not states.bias and observation.knowledge.norm is None,

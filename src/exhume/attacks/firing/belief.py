@@ -31,7 +31,7 @@ LARGEST_TURN = 20.0  # by which factor a variance may be asked to change at once
 NEW_SPREAD = 0.3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Belief:
     """Candidates of norm 1, their coefficients (a_i, b_i), log s_i, log ρ_i, σ² and the head's.
 
@@ -75,7 +75,7 @@ def nothing(layer: FiringLayer) -> Belief:
     return Belief(none, none.new_zeros(0, layer.signals.shape[1]), none[:, 0], none[:, 0], 1.0, 1.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Outlook:
     """What a belief says of the units of a layer.
 

@@ -23,7 +23,7 @@ from exhume.observation import Observation
 NORMAL_MEDIAN = 0.67  # of the absolute value of a standard normal variable: the usual preactivation
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FiringLayer:
     """`halfway` and `moved`: W̃ in the middle of training, and how far it went. `change` and `head_change` have mean
     square 1, and so have the columns of `signals`, [W₂(0), ΔW₂]. `head_scale` takes the first k coefficients of a

@@ -33,7 +33,7 @@ Walk = Generator[Outlook, None, Outlook]
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class SearchPlace:
     """Where a search is between two rounds: the best belief so far, and the rounds without success since."""
 
     belief: Belief
@@ -48,7 +48,7 @@ class Place:
         return self.idle >= LAST_PATIENCE or bool((self.belief.blurs <= SETTLED).all())
 
 
-def first_place(layer: FiringLayer, count: int, random: torch.Generator) -> Iterator[Outlook | Place]:
+def first_place(layer: FiringLayer, count: int, random: torch.Generator) -> Iterator[Outlook | SearchPlace]:
     """The start, a step at a time; its place last."""
     empty = nothing(layer)
     blind = replace(empty, head_noise=layer.outputs / layer.dimensions / HEAD_WEIGHT**2, sure=True)
@@ -58,10 +58,12 @@ def first_place(layer: FiringLayer, count: int, random: torch.Generator) -> Iter
         belief = (yield from _refined(layer, belief, FIRST_STEPS, belief.blurs)).belief
     belief = replace(belief, noise=FIRST_NOISE, head_noise=FIRST_NOISE, sure=False)
     outlook = yield from _sharpened(layer, belief)
-    yield Place(outlook.belief, outlook.surprise, outlook.unexplained)
+    yield SearchPlace(outlook.belief, outlook.surprise, outlook.unexplained)
 
 
-def next_place(layer: FiringLayer, count: int, place: Place, random: torch.Generator) -> Iterator[Outlook | Place]:
+def next_place(
+    layer: FiringLayer, count: int, place: SearchPlace, random: torch.Generator
+) -> Iterator[Outlook | SearchPlace]:
     """One round, a step at a time; its place last."""
     only_sharp = place.idle % PATIENCE == PATIENCE - 1
     kept = place.belief.only(place.belief.blurs <= (SHARP if only_sharp else SETTLED))
@@ -75,7 +77,7 @@ def next_place(layer: FiringLayer, count: int, place: Place, random: torch.Gener
     outlook = yield from _sharpened(layer, belief)
     rounds = place.rounds + 1
     if outlook.surprise < place.surprise:
-        yield Place(outlook.belief, outlook.surprise, outlook.unexplained, rounds)
+        yield SearchPlace(outlook.belief, outlook.surprise, outlook.unexplained, rounds)
     else:
         yield replace(place, rounds=rounds, idle=place.idle + 1)
 

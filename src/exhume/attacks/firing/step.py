@@ -21,56 +21,56 @@ BLOCK_NUMBERS = 10_000_000  # of the products of parts that are held at once
 TRIALS = 3  # shorter steps are tried so often before the covariances are renewed
 
 
-@dataclass(frozen=True, eq=False)
-class Move(Stacked):
+@dataclass(frozen=True, eq=False, repr=False)
+class JointMove(Stacked):
     candidates: Float[Tensor, "m c"]
     coefficients: Float[Tensor, "m s"]
 
 
-def gauss_newton(layer: FiringLayer, outlook: Outlook, damping: float) -> Move:
+def gauss_newton(layer: FiringLayer, outlook: Outlook, damping: float) -> JointMove:
     belief = outlook.belief
     x, k = belief.candidates, layer.outputs
     size = belief.coefficients.norm(dim=1, keepdim=True) + torch.finfo(x.dtype).tiny
     moving = outlook.signals * outlook.slope
     of_head = belief.coefficients[:, :k] * layer.head_scale
 
-    def along(move: Move) -> tuple[Tensor, Tensor]:
+    def along(move: JointMove) -> tuple[Tensor, Tensor]:
         """What a move changes, of the layer and of the head."""
         turned, coefficients = layer.halfway @ move.candidates.T, move.coefficients * size
         entries = moving * turned + outlook.firing * (layer.signals @ coefficients.T)
         head = (outlook.gates * turned) @ of_head + outlook.features @ (coefficients[:, :k] * layer.head_scale)
         return outlook.entries @ move.candidates + entries @ x, head
 
-    def back(layers: Tensor, heads: Tensor) -> Move:
+    def back(layers: Tensor, heads: Tensor) -> JointMove:
         """The transpose."""
         onto = layers @ x.T
         pulled = moving * onto + outlook.gates * (heads @ of_head.T)
         coefficients = (outlook.firing * onto).T @ layer.signals
         coefficients[:, :k] += (outlook.features.T @ heads) * layer.head_scale
-        return Move(_tangent(x, outlook.entries.T @ layers + pulled.T @ layer.halfway), size * coefficients)
+        return JointMove(_tangent(x, outlook.entries.T @ layers + pulled.T @ layer.halfway), size * coefficients)
 
     scale = _curvature(layer, outlook, size)
 
-    def times(move: Move) -> Move:
+    def times(move: JointMove) -> JointMove:
         layers, heads = along(move)
         image = back(torch.bmm(outlook.weights, layers[:, :, None])[:, :, 0], heads / belief.head_noise)
-        return Move(
+        return JointMove(
             image.candidates + damping * scale.candidates * move.candidates,
             image.coefficients + damping * scale.coefficients * move.coefficients,
         )
 
-    def condition(left: Move) -> Move:
-        return Move(
+    def condition(left: JointMove) -> JointMove:
+        return JointMove(
             left.candidates / (scale.candidates * (1 + damping)),
             left.coefficients / (scale.coefficients * (1 + damping)),
         )
 
     wanted = back(outlook.weighed, outlook.head_left / belief.head_noise)
     found = conjugate_gradients(times, wanted, PRODUCTS, SHARE, condition).x
-    return Move(found.candidates, found.coefficients * size)
+    return JointMove(found.candidates, found.coefficients * size)
 
 
-def _curvature(layer: FiringLayer, outlook: Outlook, size: Float[Tensor, "m 1"]) -> Move:
+def _curvature(layer: FiringLayer, outlook: Outlook, size: Float[Tensor, "m 1"]) -> JointMove:
     """The diagonal, the same for all coordinates of a candidate."""
     belief, k = outlook.belief, layer.outputs
     least = torch.finfo(belief.candidates.dtype).tiny
@@ -81,11 +81,15 @@ def _curvature(layer: FiringLayer, outlook: Outlook, size: Float[Tensor, "m 1"])
     coefficients = (outlook.firing.square() * quadratic(outlook)).T @ layer.signals.square()
     features = outlook.features.square().sum(dim=0)[:, None]
     coefficients[:, :k] += features * layer.head_scale.square() / belief.head_noise
-    return Move(candidates + least, coefficients * size.square() + least)
+    return JointMove(candidates + least, coefficients * size.square() + least)
 
 
 def stepped(layer: FiringLayer, outlook: Outlook, damping: float) -> tuple[Outlook, float]:
-    """The likelier of a few step lengths, or no step; and the damping of the next one."""
+    """The likelier of a few step lengths, or no step; and the damping of the next one.
+
+    This is no `foundation.levenberg.Refinement`: that solves again with more damping, which costs as much here as the
+    step itself, and goes on at the same covariances, which here are renewed after each step.
+    """
     belief, move = outlook.belief, gauss_newton(layer, outlook, damping)
     for _ in range(TRIALS):
         after = look(layer, moved(belief, move))
@@ -95,7 +99,7 @@ def stepped(layer: FiringLayer, outlook: Outlook, damping: float) -> tuple[Outlo
     return outlook, damping
 
 
-def moved(belief: Belief, move: Move) -> Belief:
+def moved(belief: Belief, move: JointMove) -> Belief:
     candidates = torch.nn.functional.normalize(belief.candidates + move.candidates, dim=1)
     parts = (belief.blur, belief.spread, belief.noise, belief.head_noise, belief.sure)
     return Belief(candidates, belief.coefficients + move.coefficients, *parts)

@@ -5,21 +5,18 @@ well as the others; candidates that merely fit do not. Two sets are kept: one th
 between its own results, and one that is used once, for the verdict.
 
 *The error to expect of each candidate.* What the candidates leave unexplained is taken for noise of variance σ² on each
-equation, in units of the weights' own mean square. `single_layer/linearised.py` and `modules/linearised.py` follow it
-into every direction. Where there are too many for that, the least-squares candidates are taken to scatter with
-covariance σ² M⁻¹ ⊗ I, where M is the curvature of the loss (`single_layer/gauss_newton.py`). So sqrt(σ² [M⁻¹]_ii) is
-the size of ||x̂_i − x_i|| / √d to expect. It is large for a sample with a tiny coefficient, which leaves hardly a trace
-in the weights, and for copies that share one sample's coefficient. σ² is estimated with caution from the loss L on the
-fitted weights and the loss H on h unseen ones; q = m (d − 1 + k) / (k p) is the share of the equations that the
-unknowns of m candidates with k coefficients each use up:
+equation, in units of the weights' own mean square. `linearised.py` of each family follows it into every direction, and
+adds the Newton step that is still to be made, which is large where an attack was stopped on its way. The confidence of
+a candidate is 1 / (1 + ε_i² / 0.03²), ε_i the error to expect over its norm.
+
+*σ²* is estimated with caution from the loss L on the fitted weights and the loss H on h unseen ones.
+q = m (d − 1 + k) / (k p) is the share of the equations that the unknowns of m candidates with k coefficients use up:
 
     σ² (1 − q) = max( H h / χ²_h(1 %),  L / (1 − q) )
 
 A few unseen weights may be well predicted by luck, hence the quantile; noise that was fitted leaves only 1 − q of
 itself; and where q is large what is left is seldom pure noise, because wrong candidates hide among right ones, hence
-the factor 1 − q on the left. To this the Newton step that is still to be made at the candidates is added, which is
-large where an attack was stopped on its way. The confidence of a candidate is 1 / (1 + ε_i² / 0.03²) with
-ε_i² = σ² [M⁻¹]_ii + ||step_i||² / d.
+the factor 1 − q on the left.
 
 *The outcome* is `recovered` where every candidate is trusted and nothing is left to explain: L and H are at the
 rounding of the weights; or, of a network whose features drifted in training, H is what noise would leave, and far below
@@ -72,7 +69,7 @@ def split_rows(p: int, fraction: float = HELD_OUT_FRACTION) -> RowSplit:
     return RowSplit(p - kept, kept // 2, kept - kept // 2)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlaceSplit:
     """Places of a network's weights: the attack's, those that choose between its results, those of the verdict."""
 
@@ -149,13 +146,6 @@ def verdict(
     complete = drifted and left.like_noise and left.unseen_loss * MISSING_MARGIN < float(explained.min())
     outcome = outcome_of(left, at_floor or complete, confidence)
     return Certificate(outcome, left.unseen_loss, held_out, tuple(confidence.tolist()))
-
-
-def expected_errors(curvature: Float[Tensor, "m m"], noise: float) -> Float[Tensor, " m"]:
-    """sqrt(σ² [M⁻¹]_ii): the distance to the truth, over √d, that noise of variance σ² on the equations lets expect."""
-    scale = curvature.diagonal().clamp_min(torch.finfo(torch.float64).tiny).rsqrt()
-    balanced = torch.linalg.inv(curvature * scale[:, None] * scale + 1e-12 * torch.eye(len(scale)).to(scale))
-    return (noise * balanced.diagonal().clamp_min(1.0)).sqrt() * scale
 
 
 def rounding_noise(weights: Float[Tensor, "k p"]) -> float:

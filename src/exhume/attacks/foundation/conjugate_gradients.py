@@ -6,19 +6,20 @@ the x that it asks for.
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
 S = TypeVar("S", bound="Stacked")
+T = TypeVar("T")
 
 
 @runtime_checkable
 class Vector(Protocol):
-    def __add__(self, other: Any) -> Any: ...
-    def __sub__(self, other: Any) -> Any: ...
-    def __rmul__(self, factor: Any) -> Any: ...
+    def __add__(self: T, other: T, /) -> T: ...
+    def __sub__(self: T, other: T, /) -> T: ...
+    def __rmul__(self: T, factor: float, /) -> T: ...
 
 
 class Stacked:
@@ -57,7 +58,7 @@ def conjugate_gradients(
 
     It also ends along a direction that A does not bend: A is singular there, or the numbers underflow.
     """
-    solution: V = _zero(wanted)
+    solution = _zero(wanted)
     left = wanted
     conditioned = condition(left)
     direction, product = conditioned, dot(left, conditioned)
@@ -92,8 +93,8 @@ def _parts(vector: Vector) -> tuple[Tensor, ...]:
     return vector.parts if isinstance(vector, Stacked) else (torch.as_tensor(vector),)
 
 
-def _zero(like: Vector) -> Any:
+def _zero(like: V) -> V:
     """Not a difference or a product, which would keep what is not finite."""
     if isinstance(like, Stacked):
         return type(like)(*(torch.zeros_like(part) for part in like.parts))
-    return torch.zeros_like(torch.as_tensor(like))
+    return cast(V, torch.zeros_like(torch.as_tensor(like)))

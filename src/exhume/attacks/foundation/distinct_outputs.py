@@ -9,7 +9,7 @@ from torch import Tensor
 from exhume.observation import REPEATED
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DistinctOutputs:
     """`rows` = directionsᵀ × the outputs."""
 

@@ -28,7 +28,9 @@ def of_the_head(observation: Observation) -> Given:
     """What every attack on the weights of the last layer reads of an observation."""
     knowledge = observation.knowledge
     given: Given = {"weights": f"{observation.p:,} numbers", "features": observation.features.description}
-    if knowledge.initial in INITIAL:
+    if any(layer.source == "stationary" for layer in observation.layers):
+        given["initial"] = "not needed: the weights are at rest"
+    elif knowledge.initial in INITIAL:
         given["initial"] = INITIAL[knowledge.initial]
     if knowledge.initial_body:
         given["body"] = "the features are taken halfway"
@@ -36,7 +38,7 @@ def of_the_head(observation: Observation) -> Given:
 
 
 def of_the_samples(observation: Observation) -> Given:
-    """What is told of the samples themselves, which most attacks make use of."""
+    """What is known of the samples themselves, which most attacks make use of."""
     samples, norm = observation.knowledge.samples, observation.knowledge.norm
     given: Given = {} if samples is None else {"samples": f"{samples:,}"}
     return given if norm is None else given | {"norm": f"{norm:.6g}"}

@@ -29,10 +29,6 @@ class Homogeneous:
     def r(self) -> int:
         return self.d + 1 if self.inner is None else self.inner.r
 
-    @property
-    def precision(self) -> None:
-        return None
-
     def lift(self, coordinates: Float[Tensor, "m r"]) -> Float[Tensor, "m d"]:
         extended = coordinates if self.inner is None else self.inner.lift(coordinates)
         last = extended[:, -1:]

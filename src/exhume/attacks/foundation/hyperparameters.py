@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """`name` is that of the option, `field` and `kind` are those of the dataclass. `choices`: words for values."""
+    """`name` is that of the option, `field` and `kind` are those of the dataclass. `choices`: words for values.
+
+    `kind` is whatever may stand behind a colon, a Literal or a union too, for which there is no type.
+    """
 
     name: str
     field: str

@@ -31,7 +31,7 @@ class Resources:
     timed: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Judgement:
     """The published loss of candidates on all weights of the attack, and what unseen weights say of them.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 REFUSALS = 7
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Move:
     """A proposed change of the candidates, and by how much the model says that the loss will fall."""
 
@@ -24,7 +24,7 @@ class Move:
     predicted: float
 
 
-@dataclass
+@dataclass(repr=False)
 class DampingState:
     """What one iteration hands to the next, besides the candidates: refinement goes on from it as if never stopped."""
 

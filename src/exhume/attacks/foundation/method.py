@@ -29,6 +29,9 @@ from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 
 P = TypeVar("P", bound=AttackProblem)
+OF_ANOTHER_SPAN = frozenset({"adam", "augmentation", "dropout", "dp-sgd"})
+"""Ways of training after which the head's change is no combination of the features of single samples; weight decay
+leaves a multiple of the start beside it, if there is one."""
 
 
 class Method(ABC, Generic[P]):
@@ -56,6 +59,9 @@ class Method(ABC, Generic[P]):
     """Sources of a subspace that it makes use of by itself."""
     takes_starts: ClassVar[bool] = False
     """Whether it goes on from candidates that were found elsewhere (`Problem.start`)."""
+    through_features: ClassVar[bool] = True
+    """Whether it takes the head's weights for a combination of the features at one moment. If so, what the features of
+    the true records leave unexplained of them is a limit of this attack."""
     takes_known: ClassVar[bool] = False
     """Whether it makes use of training samples that are known (`Observation.known`)."""
     stands_for: ClassVar[Mapping[str, str]] = {}
@@ -86,6 +92,16 @@ class Method(ABC, Generic[P]):
     def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
         """The attacks that an audit makes with it. `samples` is n where the owner knows it."""
         return () if cls.refusal(Outline.of(observation)) else (PlannedAttack(cls.name, cls.needs, seed),)
+
+    @classmethod
+    def place(cls, observation: Observation) -> int | None:
+        """Its place in an audit of this observation."""
+        return cls.audit_place
+
+    @classmethod
+    def broken_by(cls, observation: Observation) -> frozenset[str]:
+        """Ways of training (names of `--recipe`) that do not leave the weights as it takes them to be."""
+        return OF_ANOTHER_SPAN if observation.knowledge.initial == "zero" else OF_ANOTHER_SPAN | {"weight-decay"}
 
     @classmethod
     def why_not(cls, observation: Observation, no_silence: str | None) -> str:
@@ -120,7 +136,7 @@ class Method(ABC, Generic[P]):
 
     @property
     def needs_samples(self) -> bool:
-        """Whether the number of samples has to be told; otherwise it is found."""
+        """Whether the number of samples has to be given; otherwise it is found."""
         return False
 
     def as_start(self) -> "Method[P]":

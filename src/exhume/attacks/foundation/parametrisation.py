@@ -43,7 +43,7 @@ class Parametrisation(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Subspace:
     """The parametrisation by a basis that is kept, d × r with orthonormal columns."""
 

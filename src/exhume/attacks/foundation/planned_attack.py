@@ -7,7 +7,7 @@ from exhume.observation import Observation
 
 @dataclass(frozen=True)
 class PlannedAttack:
-    """`samples` is what it is told of n, `layer` which of the observation's layers it is made on, if it is on one."""
+    """`samples` is what it knows of n, `layer` which of the observation's layers it is made on, if it is on one."""
 
     method: str
     why: str

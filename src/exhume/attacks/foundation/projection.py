@@ -22,7 +22,7 @@ NEGLIGIBLE_OUTPUT = 1e-2  # a singular value of the weights, relative to the lar
 LEAST_SPARE = 1e-3  # of the equations, where there are as many unknowns
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Projection:
     """`gram_inverse` is the pseudo-inverse of F Fᵀ, or of what a loss has in its place."""
 
@@ -32,14 +32,6 @@ class Projection:
     coefficients: Float[Tensor, "m k"]
     residual: Float[Tensor, "k p"]
     loss: float
-
-
-@dataclass
-class PassCounter:
-    """Sweeps over V in units of all the rows of the problem, so that a sweep over a part of them counts as a part."""
-
-    all_rows: int = 1
-    total: float = 0.0
 
 
 @runtime_checkable

@@ -10,7 +10,10 @@ rounding is; values below the rounding that the format must have left are raised
 fall off by themselves, and those of rounding do where units changed in few columns: what comes after has to be a
 quarter of all values that may be noise. These are the ones as small as rounding, or all where it is larger (noise,
 Adam). A sample whose trace is below the rounding is not in the rank. With weight decay, L = W̃(T) − c W̃(0), and c is
-found with the span, in turns: outside the span the published layer is c times the start.
+found with the span, in turns: outside the span the published layer is c times the start. Where c is too far from 1 for
+that, it is read off first: W̃(T) v = c W̃(0) v for every v outside of the span, so that c is the repeated eigenvalue of
+W̃(0)⁺ W̃(T), with d + 1 − n copies. All of it asks that biases decay with the matrix, as torch does it. Where a script
+leaves them out, they are another combination of the samples, and the rank is n + 1.
 """
 
 import math
@@ -31,11 +34,14 @@ FLAT = 30.0  # what is left may begin this far above its median: rounding does b
 CLEARER = 3.0  # by how much weight decay has to widen the gap to be believed
 PLAIN = 1e-7  # c this close to 1 is plain descent, up to rounding
 TURNS = 20
+REPEATED = 3  # copies of an eigenvalue that are asked for: two are close by chance, and more leave n nearer to d out
+MOST_COLUMNS = 512  # columns that eigenvalues are taken of, for seconds; of more, so many random combinations
+NEARLY_REAL = 0.01  # rounding may make pairs of the copies, which are real: with an imaginary part below this share
 RESOLUTION = 3e-8  # of the largest singular value: what is below is the rounding of the Gram matrix in float64
 NOISE_SHARE = 0.25  # of what may be noise: 4 of 72 and 1 of 74 fell off by factors of 2 and 5 where 8 samples were
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Spectrum:
     """`values` are all singular values, `directions` the right singular vectors of the first `rank` of them.
 
@@ -53,29 +59,34 @@ class Spectrum:
 
     @property
     def clear(self) -> bool:
-        """Whether there is a rank to speak of. A change of full rank has none."""
+        """Whether the values fall off somewhere and stay there. A change of full rank has no such place."""
         return self.rank < len(self.values)
+
+    @property
+    def sure(self) -> bool:
+        """Whether there is a rank to speak of: a smaller gap is that of any spectrum here and there."""
+        return self.clear and self.gap >= SURE_GAP
 
     @property
     def exact(self) -> bool:
         """Whether the span of the directions is that of the samples: a clear rank, and nothing beside it but noise."""
-        return self.clear and self.explained and self.gap >= SURE_GAP
+        return self.sure and self.explained
 
     @property
     def subspace(self) -> Subspace:
         return Subspace(self.directions)
 
     def describe(self) -> str:
-        if not self.clear:
+        if not self.sure:
             return self.no_span()
         return f"its change has rank {self.rank} (a gap of {self.gap:.1e}){self._decay}"
 
     def no_span(self) -> str:
         """What is said where the span is not used: the likely causes."""
-        rank = "no rank that stands out" if self.clear else "full rank"
+        rank = "no rank that stands out (a gap of" if self.clear else "full rank (the largest gap is a factor"
         return (
-            f"its change has {rank} (the largest gap is a factor {self.gap:.2g}){self._decay}: more samples than "
-            "dimensions, an optimiser such as Adam, augmentation, noise, or another start"
+            f"its change has {rank} {self.gap:.2g}){self._decay}: more samples than dimensions, an optimiser such as "
+            "Adam, augmentation, noise, or another start"
         )
 
     @property
@@ -111,7 +122,45 @@ def spectrum_of_change(
         if abs(scale - found.scale) < PLAIN:
             break
         found = decompose(after - scale * before, unit, scale, taken)
-    return found if found.gap > CLEARER * best.gap else best
+    best = found if found.gap > CLEARER * best.gap else best
+    if best.exact:
+        return best
+    repeated = _repeated(after, before, unit, taken)
+    return repeated if repeated is not None and repeated.exact and repeated.gap > CLEARER * best.gap else best
+
+
+def _repeated(after: Float[Tensor, "h c"], before: Float[Tensor, "h c"], unit: float, taken: float) -> Spectrum | None:
+    """With the c that is an eigenvalue of W̃(0)⁺ W̃(T) several times over. Columns that nothing taught are left out:
+    they are c times the start after any optimiser, and would pass for the complement of a span."""
+    taught = (after != taken * before).any(dim=0)
+    scale = _repeated_eigenvalue(after[:, taught], before[:, taught])
+    if scale is None:
+        return None
+    taught &= (after - scale * before).square().mean(dim=0).sqrt() > ROUNDED * unit
+    if not bool(taught.any()):
+        return None
+    found = decompose((after - scale * before) * taught, unit, scale, taken)
+    if not found.clear:
+        return None
+    scale = _left_of(before * taught, after * taught, found.directions)
+    found = decompose((after - scale * before) * taught, unit, scale, taken)
+    # of a square matrix any eigenvalue at all leaves one direction less
+    return found if found.rank <= len(found.values) - REPEATED else None
+
+
+def _repeated_eigenvalue(after: Float[Tensor, "h c"], before: Float[Tensor, "h c"]) -> float | None:
+    if after.shape[0] < after.shape[1]:  # W̃(T) W̃(0)⁺ has it too
+        after, before = after.T, before.T
+    if after.shape[1] > MOST_COLUMNS:
+        stream = torch.Generator().manual_seed(0)
+        mixing = torch.randn(after.shape[1], MOST_COLUMNS, generator=stream, dtype=after.dtype).to(after.device)
+        after, before = after @ mixing, before @ mixing
+    values = torch.linalg.eigvals(torch.linalg.pinv(before) @ after)
+    real = values.real[values.imag.abs() <= NEARLY_REAL * values.real.abs()].sort().values
+    if len(real) < REPEATED:
+        return None
+    closest = int((real[REPEATED - 1 :] - real[: 1 - REPEATED]).argmin())
+    return float(real[closest : closest + REPEATED].median())
 
 
 def _left_of(before: Float[Tensor, "h c"], after: Float[Tensor, "h c"], basis: Float[Tensor, "c r"] | None) -> float:
@@ -159,7 +208,8 @@ def decompose(change: Float[Tensor, "h c"], unit: float, scale: float = 1.0, tak
     wide = change.shape[0] < change.shape[1]
     small = change @ change.T if wide else change.T @ change
     energies, vectors = torch.linalg.eigh(small)
-    h, columns = (max(1, int(change.any(dim=side).sum())) for side in (1, 0))
+    moved = [change.norm(dim=side) for side in (1, 0)]  # L2 leaves 1e-37 of what nothing taught, and no zero
+    h, columns = (max(1, int((sizes > RESOLUTION * sizes.max()).sum())) for sizes in moved)
     values, vectors = energies.flip(0).clamp_min(0).sqrt()[: min(h, columns)], vectors.flip(1)
     unseen = RESOLUTION * float(values[0])
     floor = max(unit * (math.sqrt(h) + math.sqrt(columns)), unseen)

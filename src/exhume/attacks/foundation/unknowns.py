@@ -2,7 +2,7 @@
 
 P J, the equations with their coefficients projected out, is taken apart by QR in unit columns: H⁻¹ = (Jᵀ P J)⁻¹ is
 R⁻¹ R⁻ᵀ, and directions that no equation sees are large in it. `single_layer/linearised.py` has J for rows of V,
-`modules/linearised.py` for a network.
+`modules/linearised.py` for a network. There H itself is gathered, which resolves less: its eigenvalues are squares.
 """
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 DENSE = 1200  # unknowns whose factors take seconds
 UNSEEN = 1e-10  # of its column: what stands for a singular value of zero, far below what any noise resolves
+ROUNDED = 1e-12  # an eigenvalue of H in unit columns that gradients in single precision may make up
 LEAST_SCALE = 1e-100  # of a column, where a candidate leaves no trace at all
 TINY = torch.finfo(torch.float64).tiny
 
@@ -22,6 +23,15 @@ def factors(tangents: Float[Tensor, "rp c"]) -> tuple[Float[Tensor, "c c"], Floa
     eye = torch.eye(len(scale)).to(tangents)
     found = torch.linalg.qr(torch.cat([tangents / scale, UNSEEN * eye]))
     return torch.linalg.solve_triangular(found.R, eye, upper=True) / scale[:, None], found.Q[: len(tangents)]
+
+
+def inverse_curvature(curvature: Float[Tensor, "c c"]) -> Float[Tensor, "c c"]:
+    """H⁻¹, with what rounding may have made of a direction that no equation sees beyond all bounds."""
+    scale = curvature.diagonal()
+    scale = scale.clamp_min(max(UNSEEN**2 * float(scale.max()), LEAST_SCALE)).rsqrt()
+    values, vectors = torch.linalg.eigh(curvature * scale[:, None] * scale)
+    values = values.where(values > ROUNDED, UNSEEN**2)
+    return (vectors / values) @ vectors.T * scale[:, None] * scale
 
 
 def unknown_directions(candidates: Float[Tensor, "m d"], free_norm: bool) -> Float[Tensor, "m d u"]:

@@ -82,7 +82,11 @@ class InformedAttack(OnRandomRows[InformedProblem]):
     def _descend(
         self, problem: InformedProblem, missing: MissingSample, start: Float[Tensor, " d"]
     ) -> Iterator[SampleGuess]:
-        """Levenberg-Marquardt: no step raises the loss."""
+        """Levenberg-Marquardt: no step raises the loss.
+
+        This is no `foundation.levenberg.Refinement`: with one unknown sample a step is exact, so that damping may fall
+        by 5 each time, and a start that gains little is left for the next one after a few steps.
+        """
         guess, damping, refused = missing.guess(problem.at_norm(start)), FIRST_DAMPING, 0
         yield guess
         for _ in range(self.iterations):

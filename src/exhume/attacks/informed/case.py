@@ -29,7 +29,7 @@ EXPLAINED = 1e-10  # a held-out loss below which known samples and one more are 
 ENOUGH = 6  # rows for each dimension that a search uses; more do not make it more exact
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class InformedProblem:
     """`solved` is the sample in closed form, where there is one; `missing` the search, where φ is not linear.
 

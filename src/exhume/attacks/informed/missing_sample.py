@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.foundation.conjugate_gradients import conjugate_gradients
-from exhume.attacks.foundation.projection import PassCounter
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.features.ridge import RidgeFeatures
 from exhume.known import Known
 
@@ -63,7 +63,7 @@ def solve_linear(features: RidgeFeatures, target: Float[Tensor, " p"], rows: Boo
     return found if bias is None else found[: features.d] / found[features.d]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SampleGuess:
     """A candidate x̂ with the coefficient that suits it, and what both leave of the target."""
 

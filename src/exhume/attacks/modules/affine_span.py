@@ -21,7 +21,7 @@ from exhume.observing.dense_layers import with_layers
 LEAST = 1e-3  # of the largest s
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AffineSpan:
     """The coordinates z of a quasi-Newton search; `source` is the layer whose change shows the span."""
 

@@ -53,7 +53,7 @@ def _lengths(rows: Float[Tensor, "m d"]) -> Float[Tensor, "m 1"]:
     return rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Coordinates(AtNorm):
     """`amplitude` c × height × width, with the axes' transforms; None of them for data that are not images.
 
@@ -110,7 +110,7 @@ class Coordinates(AtNorm):
         return (found * self.amplitude).reshape(rows.shape)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpanCoordinates(AtNorm):
     """Inside a subspace, x = U (B z), where `metric` is B.
 

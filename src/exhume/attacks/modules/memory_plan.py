@@ -45,7 +45,7 @@ class NetworkSizes:
 
     @property
     def candidates(self) -> int:
-        """The most where their number is told, otherwise the least to begin with."""
+        """The most where their number is given, otherwise the least to begin with."""
         return FEWEST if self.samples is None else max(self.samples + 3, math.ceil(MOST_EXCESS * self.samples))
 
     @property
@@ -76,7 +76,7 @@ class NetworkMemoryPlan:
 
 
 def network_room(sizes: NetworkSizes, memory_bytes: int, chunk: int) -> NetworkMemoryPlan:
-    """As large a chunk as fits beside the candidates; where their number is not told, more of them with the rest."""
+    """As large a chunk as fits beside the candidates; where their number is not given, more of them with the rest."""
     free = max(0, memory_bytes - sizes.fixed_bytes)
     beside = max(0, free - sizes.candidates * sizes.candidate_bytes)
     if sizes.samples is None:

@@ -1,7 +1,7 @@
 """exhume's attack on the last layer of any network: quasi-Newton on the projected loss, smooth pictures first.
 
-    grow     n not told: a few candidates, then half as many again, while the cross-validated loss falls
-    scout    several starts with more candidates than samples, the one of the lowest loss goes on; n not told: with
+    grow     n not given: a few candidates, then half as many again, while the cross-validated loss falls
+    scout    several starts with more candidates than samples, the one of the lowest loss goes on; n not given: with
              1.75 times as many as growth ended with, because growth alone stops short where equations are scarce
     prune    remove what the weights do not need; if they need all of them, scout again with more
     polish   down to the floor, for as long as weights that were kept aside agree
@@ -39,7 +39,7 @@ from exhume.observation import Observation
 SCOUT, GROW, PRUNE, POLISH, DONE = range(5)
 FIRST_SIZE = 4
 TOLERATED = 1.02  # how much the cross-validated loss may rise when one candidate fewer is kept
-Runs = Generator[Run, None, Run]
+Runs = Generator[Run[Projection], None, Run[Projection]]
 LASTING = Lasting(
     *("kept", "grown", "kept_loss", "kept_score"),
     *("phase", "unit", "iteration", "scouted", "wide", "resisted", "polished"),
@@ -53,7 +53,7 @@ class ModuleNewton(ModuleMethod):
 
     `iterations` bounds the whole attack, each about two passes. `smoothness` is the power of 1 / f in the amplitudes
     that images are searched in; 0 for no preference. `excess` is how many candidates per sample are tried where the
-    number of samples is told, `widening` how many for each that growth ended with where it is not; `capacity` bounds
+    number of samples is given, `widening` how many for each that growth ended with where it is not; `capacity` bounds
     their unknowns by a share of the equations. A start whose steering loss is below `good` ends the scouting.
     """
 
@@ -101,7 +101,7 @@ class ModuleNewton(ModuleMethod):
         return first, PlannedAttack(cls.name, "The same, told n: it then tries several starts.", seed, samples)
 
     def steps(self, problem: ModuleProblem, resume: State | None = None) -> Iterator[Step]:
-        search = _Search(self, problem, resume)
+        search = _ModuleSearch(self, problem, resume)
         for step in search.steps():
             yield step
             if step.iteration >= self.iterations and search.phase != DONE:
@@ -116,7 +116,7 @@ class ModuleNewton(ModuleMethod):
         return candidates[_one_by_one(problem.loss, problem.loss.fit(candidates), known_count)[-1]]
 
 
-class _Search:
+class _ModuleSearch:
     """One run of the attack in units; each unit is one run of L-BFGS, and can be resumed inside it."""
 
     def __init__(self, method: ModuleNewton, problem: ModuleProblem, resume: State | None) -> None:
@@ -141,7 +141,7 @@ class _Search:
         known_count = problem.samples
         if known_count is not None:
             self.wide = max(known_count, min(max(known_count + 2, round(method.excess * known_count)), self.cap))
-        self.run: Run | None = None  # the run under way
+        self.run: Run[Projection] | None = None  # the run under way
         self.resumed: State | None = None
         if resume is not None:
             self._restore(resume)
@@ -161,7 +161,7 @@ class _Search:
             self.unit += 1
             yield self.step()
 
-    def _scout(self) -> Iterator[Run]:
+    def _scout(self) -> Iterator[Run[Projection]]:
         """One start, the first of them with what has grown; the best of them goes on."""
         known = self.grown if self.scouted == 0 else self.grown[:0]
         start = torch.cat([known, self._random_rows(self.wide - len(known))])
@@ -174,7 +174,7 @@ class _Search:
         if enough or self.scouted >= self.method.starts:
             self.phase = PRUNE
 
-    def _grow(self) -> Iterator[Run]:
+    def _grow(self) -> Iterator[Run[Projection]]:
         """More candidates, beside those that are there; ends where the cross-validated loss does not fall clearly."""
         m = len(self.kept)
         new = self._random_rows(min(self.cap - m, max(2, m // 2) if m else FIRST_SIZE))
@@ -193,8 +193,8 @@ class _Search:
         self.grown, self.scouted, self.resisted = self.kept, 0, 0
         self.phase = SCOUT
 
-    def _prune(self) -> Iterator[Run]:
-        """Told: down to n at once. Not told: what cross-validation can do without, then one by one until two resist."""
+    def _prune(self) -> Iterator[Run[Projection]]:
+        """n given: down to it at once. Else what cross-validation can do without, then one by one until two resist."""
         before, known_count = self.loss.fit(self.kept), self.problem.samples
         subset = self._subset(before)
         if len(subset) == len(before.candidates) or not subset:
@@ -224,7 +224,7 @@ class _Search:
             return smaller[-1]
         return min(smaller, key=lambda kept: self.loss.cross_validated(self.loss.restricted(fit, kept)))
 
-    def _polish(self) -> Iterator[Run]:
+    def _polish(self) -> Iterator[Run[Projection]]:
         """Down to the floor; with steering weights in stages, because below the floor only the drift is fitted."""
         before = self.problem.steering_loss(self.kept)
         length = self.method.polish_iterations if before is None else self.method.stage_iterations
@@ -281,7 +281,7 @@ class _Search:
         LASTING.restore(self, state, self.problem.device)
         self.resumed = state if "z" in state.tensors else None
 
-    def _resumed_run(self) -> Run | None:
+    def _resumed_run(self) -> Run[Projection] | None:
         """The run that was under way, as it was; its point is evaluated again, which is not counted again."""
         if self.resumed is None:
             return None

@@ -9,7 +9,7 @@ has positive curvature. Curvature goes through the coordinates of `coordinates.p
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -22,10 +22,22 @@ STALL = 20  # iterations between two looks at how much was gained
 
 
 @runtime_checkable
-class Objective(Protocol):
-    """What is minimised: a fit at candidates, which has a `loss` and whatever else its owner needs, and a gradient."""
+class HasLoss(Protocol):
+    """A fit: whatever else its owner needs is in it too."""
 
-    def fit_with_gradient(self, candidates: Tensor) -> tuple[Any, Tensor]: ...
+    @property
+    def loss(self) -> float: ...
+
+
+F = TypeVar("F", bound=HasLoss)
+F_co = TypeVar("F_co", bound=HasLoss, covariant=True)
+
+
+@runtime_checkable
+class Objective(Protocol[F_co]):
+    """What is minimised: a fit at candidates, and a gradient."""
+
+    def fit_with_gradient(self, candidates: Tensor) -> tuple[F_co, Tensor]: ...
 
 
 @runtime_checkable
@@ -39,23 +51,23 @@ class Chart(Protocol):
     def coordinates_of(self, candidates: Tensor) -> Tensor: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Point:
+@dataclass(frozen=True, eq=False, repr=False)
+class Point(Generic[F]):
     """Coordinates with the loss and its gradient there."""
 
     z: Float[Tensor, "m d"]
-    fit: Any
+    fit: F
     gradient: Float[Tensor, "m d"]
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+@dataclass(frozen=True, eq=False, repr=False)
+class Run(Generic[F]):
     """A run of L-BFGS between two iterations: everything it needs to go on is in z and the pairs.
 
     `mark` is the loss at the last look at the gain. `steps` and `changes` are the pairs, oldest first.
     """
 
-    point: Point
+    point: Point[F]
     steps: Float[Tensor, "pairs m d"]
     changes: Float[Tensor, "pairs m d"]
     iteration: int = 0
@@ -69,11 +81,11 @@ class QuasiNewton:
     pairs: int = 20
     gain: float = 0.01
 
-    def start(self, loss: Objective, coordinates: Chart, z: Float[Tensor, "m d"]) -> Run:
+    def start(self, loss: Objective[F], coordinates: Chart, z: Float[Tensor, "m d"]) -> Run[F]:
         none = z.new_zeros(0, *z.shape)
         return Run(evaluate(loss, coordinates, z), none, none)
 
-    def refine(self, loss: Objective, coordinates: Chart, run: Run, iterations: int) -> Iterator[Run]:
+    def refine(self, loss: Objective[F], coordinates: Chart, run: Run[F], iterations: int) -> Iterator[Run[F]]:
         """The run after each iteration, up to `iterations` in all; ends where nothing more is gained."""
         while run.iteration < iterations:
             if run.iteration % STALL == 0:
@@ -86,7 +98,7 @@ class QuasiNewton:
             run = after
             yield run
 
-    def _iterate(self, loss: Objective, coordinates: Chart, run: Run) -> Run | None:
+    def _iterate(self, loss: Objective[F], coordinates: Chart, run: Run[F]) -> Run[F] | None:
         """One iteration; where the model is no longer a descent, once more from the gradient alone."""
         for steps, changes in ((run.steps, run.changes), (run.steps[:0], run.changes[:0])):
             direction = descend(run.point.gradient, steps, changes)
@@ -104,7 +116,7 @@ class QuasiNewton:
         return None
 
 
-def evaluate(loss: Objective, coordinates: Chart, z: Float[Tensor, "m d"]) -> Point:
+def evaluate(loss: Objective[F], coordinates: Chart, z: Float[Tensor, "m d"]) -> Point[F]:
     fit, gradient = loss.fit_with_gradient(coordinates.rows_at(z))
     return Point(z, fit, coordinates.gradient_at(z, gradient))
 
@@ -126,13 +138,13 @@ def descend(
 
 
 def _search(
-    loss: Objective,
+    loss: Objective[F],
     coordinates: Chart,
-    point: Point,
+    point: Point[F],
     direction: Float[Tensor, "m d"],
     slope: float,
     length: float,
-) -> Point | None:
+) -> Point[F] | None:
     """A point along the direction where both conditions hold, or at least the first one; None if there is none."""
     low, high, best = 0.0, math.inf, None
     for _ in range(TRIALS):
@@ -149,7 +161,7 @@ def _search(
     return best
 
 
-def _first_length(point: Point, direction: Float[Tensor, "m d"]) -> float:
+def _first_length(point: Point[F], direction: Float[Tensor, "m d"]) -> float:
     """Without curvature: a move of a tenth of the coordinates' own size."""
     return 0.1 * float(point.z.norm()) / max(float(direction.norm()), torch.finfo(direction.dtype).tiny)
 

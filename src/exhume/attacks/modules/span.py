@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.foundation.projection import (
-    PassCounter,
     Projection,
     cross_validated,
     independent_outputs,

@@ -32,7 +32,7 @@ from exhume.attacks.foundation.state import Lasting, State, Step
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.problem import PriorCase, PriorProblem
 from exhume.attacks.prior.search import Level, PriorFits, grown, grown_freely, parted, pruned, refined, regrown
-from exhume.attacks.prior.spectrum import Spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.method import OnRidgeForm
 from exhume.attacks.single_layer.problem import Problem
@@ -86,7 +86,7 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
     cut: nothing finer than so many of the lowest frequencies (or directions), and no release.
     """
 
-    spectrum: Spectrum = field(default_factory=Spectrum)
+    spectrum: FrequencySpectrum = field(default_factory=FrequencySpectrum)
     release: Method[Problem] = field(default_factory=SplitNewton)
     within: SubspaceAttack | None = None
     resolution: int | None = None
@@ -135,7 +135,7 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
         return PriorCase.open(inner, self.spectrum, resources, shape, given=given, resolution=finest, facts=facts)
 
     def steps(self, problem: PriorProblem, resume: State | None = None) -> Iterator[Step]:
-        search = _Search(problem, resume)
+        search = _PriorSearch(problem, resume)
         for fit in search.run():
             step = search.step(fit)
             yield step
@@ -144,7 +144,7 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
         yield from _released(self.release, search, self.resolution is None)
 
 
-class _Search:
+class _PriorSearch:
     """One run, in units after each of which a checkpoint can be taken: a growth, a regrowth, a rung."""
 
     def __init__(self, problem: PriorProblem, resume: State | None) -> None:
@@ -234,7 +234,7 @@ class _Search:
         return Step(self.iteration, shown, fit.objective, self.boundary, notes)
 
 
-def _released(method: Method[Problem], search: _Search, allowed: bool) -> Iterator[Step]:
+def _released(method: Method[Problem], search: _PriorSearch, allowed: bool) -> Iterator[Step]:
     """On from what was found without a prior, where there are more equations than unknowns; the better of both."""
     whole, start = search.problem.whole, search.found()
     before = search.iteration

@@ -5,7 +5,7 @@ Weights θ (k × p) of unit mean square, candidates X (m × r, coordinates of x 
     J(X) = min_A  ||θ − AᵀF||² + Σ_i ||A_i||² q_i,    q_i = Σ_j λ_j x_ij²,    λ_j = weight / variance_j.
 
 The prior is on A_i x_i, what a sample contributes, and not on x_i alone. For a homogeneous φ only that product can be
-told from the weights; and were x_i penalised alone, J would be lowest at candidates that nearly coincide at the
+known from the weights; and were x_i penalised alone, J would be lowest at candidates that nearly coincide at the
 frequency of largest variance, with huge coefficients of opposite signs. In this form the prior is m r k further linear
 equations, 0 = A_io √λ_j x_ij, so everything known of least squares holds for the enlarged system: A follows from
 (F Fᵀ + diag q) A = F θᵀ, and the Gauss-Newton model with A eliminated is
@@ -27,7 +27,7 @@ from exhume.attacks.foundation.retraction import tangent
 from exhume.features.ridge import RidgeFeatures
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriorFit(Projection):
     """`objective` is J and `loss` its first term, both over ||θ||². `gram_inverse` is (F Fᵀ + diag q)⁻¹, so that what
     a removal costs is by how much J rises."""
@@ -36,7 +36,7 @@ class PriorFit(Projection):
     objective: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PriorModel:
     """J linearised at a fit: slopes φ'(Z), the metric (A Aᵀ) ∘ (D Dᵀ) · E[v_j²], and the negative half-gradient."""
 

@@ -16,9 +16,10 @@ from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.newton import cross_validated
+from exhume.attacks.prior.posterior import spread
 from exhume.attacks.prior.resolution import Resolution, expected_cosines, free_numbers, ladder, trust
 from exhume.attacks.prior.search import Level, SearchRows
-from exhume.attacks.prior.spectrum import ImageBasis, SpanBasis, Spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum, ImageBasis, SpanBasis
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.pruning import without_copies
@@ -90,7 +91,7 @@ class PriorCase:
     inner: RidgeCase
     problem: PriorProblem
     unseen: SearchRows | None
-    spectrum: Spectrum
+    spectrum: FrequencySpectrum
     shape: ImageShape
     given: Given
     facts: Facts = field(default_factory=dict)
@@ -99,7 +100,7 @@ class PriorCase:
     def open(
         cls,
         inner: RidgeCase,
-        spectrum: Spectrum,
+        spectrum: FrequencySpectrum,
         resources: Resources,
         shape: ImageShape | None,
         *,
@@ -175,10 +176,10 @@ class PriorCase:
         scale = problem.whole.norm**2 / basis.d
         count = self.unseen.weights.numel()
         by_luck = count / float(chdtri(count, 1 - LUCK))  # a few weights may be well predicted by luck
-        noise, curvature = max(last.unseen * by_luck, fit.loss), loss.linearise(fit).metric
-        used = free_numbers(curvature, noise, scale * basis.variance) / loss.weights.numel()
+        noise, model, variance = max(last.unseen * by_luck, fit.loss), loss.linearise(fit), scale * basis.variance
+        used = free_numbers(model.metric, noise, variance) / loss.weights.numel()
         noise /= max(1 - used, LEAST_SPARE)
-        cosines = expected_cosines(fit.candidates, curvature, noise, scale * basis.variance, rungs)
+        cosines = expected_cosines(fit.candidates, spread(loss, model, noise, variance), rungs)
         if last.unseen > HOPELESS_LOSS:
             cosines = torch.zeros_like(cosines)
         cosines[:, ~without_copies(fit.candidates, fit.coefficients, LOOKALIKE)] = 0
@@ -209,7 +210,7 @@ class _Cut:
     unseen: float
 
 
-def _basis(inner: RidgeCase, spectrum: Spectrum, shape: ImageShape) -> ImageBasis | SpanBasis:
+def _basis(inner: RidgeCase, spectrum: FrequencySpectrum, shape: ImageShape) -> ImageBasis | SpanBasis:
     """Coarsest first: the frequencies of an image, or the directions of the subspace whose coordinates are attacked."""
     if inner.stands_for is None:
         return spectrum.basis(shape)

@@ -1,16 +1,13 @@
 """At which resolution an image is to be trusted, decided by weights that the attack never used.
 
 Take what the candidates leave of unseen weights, H, for noise on every equation: the frequencies that are not resolved
-are such noise, and so is everything that is wrong. With the prior, coordinate j of the m candidates then has the
-posterior covariance
+are such noise, and so is everything that is wrong. With the prior, coordinate j of candidate i then has a posterior
+variance C_ij (`posterior.py`): large for a sample with a small coefficient, for samples that resemble each other and
+for coordinates that the rows hardly see. At resolution r the expected square of the error of candidate i is
+Σ_{j ≤ r} C_ij, that of its own part is what is left of the norm, and so a cosine to the truth at that resolution can be
+expected:
 
-    C_j = (M / H + 1 / variance_j)⁻¹,      M = (A Aᵀ) ∘ (D Dᵀ) · E[v_j²],
-
-an m × m matrix: large for a sample with a small coefficient and for samples that resemble each other. At resolution r
-the expected square of the error of candidate i is Σ_{j ≤ r} [C_j]_ii, that of its own part is what is left of the
-norm, and so a cosine to the truth at that resolution can be expected:
-
-    cos²_i(r) = s_i(r) / (s_i(r) + Σ_{j ≤ r} [C_j]_ii),    s_i(r) = (norm² − Σ_j [C_j]_ii) · share of x̂_i below r.
+    cos²_i(r) = s_i(r) / (s_i(r) + Σ_{j ≤ r} C_ij),    s_i(r) = (norm² − Σ_j C_ij) · share of x̂_i below r.
 
 As in `certificate.py`, H is divided by the share of the equations that is left over (`free_numbers` are used up), and
 luck with a few unseen weights is allowed for. What is trusted is to have a cosine above 0.9. The model of the noise is
@@ -63,17 +60,10 @@ def ladder(d: int) -> list[int]:
 
 
 def expected_cosines(
-    candidates: Float[Tensor, "m d"],
-    curvature: Float[Tensor, "m m"],
-    noise: float,
-    variance: Float[Tensor, " d"],
-    rungs: Sequence[int],
+    candidates: Float[Tensor, "m d"], spread: Float[Tensor, "m d"], rungs: Sequence[int]
 ) -> Float[Tensor, "rungs m"]:
-    """Of candidates in the order of the frequencies, at the norm of a sample; `curvature` is M, `noise` is H."""
-    values, vectors = torch.linalg.eigh(curvature.double())
-    places = variance.double()
-    posterior = 1 / (values.clamp_min(0)[:, None] / noise + 1 / places)  # of eigenvector l, coordinate j
-    errors = (vectors.square() @ posterior).cumsum(dim=1)
+    """Of candidates in the order of the frequencies, at the norm of a sample; `spread` is C."""
+    errors = spread.cumsum(dim=1)
     energies = candidates.double().square()
     total = energies.sum(dim=1)
     resolved = (total - errors[:, -1]).clamp_min(0)

@@ -39,7 +39,7 @@ WORTH, PATIENCE = (
 )  # growth ends after so many stages that did not lower the loss on unseen weights by this share
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SearchRows:
     """Rows of V in all coordinates of a spectrum, with the weights (of unit mean square) that belong to them."""
 
@@ -53,7 +53,7 @@ class SearchRows:
         return replace(self.features, rows=HeldRows(values[:, : level.r]), activation=activation)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Level:
     """What is resolved, and how much the prior counts: λ_j = weight / variance_j.
 

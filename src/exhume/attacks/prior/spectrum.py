@@ -34,14 +34,14 @@ LEAST_SHARE = 1e-4  # of the law, below which a measured variance is not believe
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class FrequencySpectrum:
     """`rings` are the variances of each colour axis, from the lowest ring to the highest; None: those of the law."""
 
     rings: list[list[float]] | None = None
     source: str = "1/f"
 
     @classmethod
-    def measured(cls, rows: Float[Tensor, "n d"], shape: ImageShape, source: str) -> "Spectrum":
+    def measured(cls, rows: Float[Tensor, "n d"], shape: ImageShape, source: str) -> "FrequencySpectrum":
         """The mean square of public images that were prepared as training data are."""
         seen = to_frequencies(rows.double(), shape).square().mean(dim=0)
         if not torch.isfinite(seen).all() or not float(seen.mean()) > 0:
@@ -71,7 +71,7 @@ class Spectrum:
         return ImageBasis(shape, resolution_order(shape), self.variance(shape).flatten()[resolution_order(shape)])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ImageBasis:
     """x = U z, a `Parametrisation` whose U is a transform and is never kept as a matrix."""
 
@@ -111,11 +111,11 @@ def _rings(shape: ImageShape) -> Int[Tensor, "height width"]:
     return torch.where(frequency < 1, 0, ring.long())
 
 
-def save_spectrum(spectrum: Spectrum, path: Path) -> None:
+def save_spectrum(spectrum: FrequencySpectrum, path: Path) -> None:
     write_json(path, {"kind": KIND, "schema": SCHEMA, **asdict(spectrum)})
 
 
-def load_spectrum(path: Path) -> Spectrum:
+def load_spectrum(path: Path) -> FrequencySpectrum:
     content = read_json(path)
     if content.get("kind") != KIND:
         raise ExhumeError(f"expected {path} to hold a spectrum, found {str(content.get('kind'))[:80]!r}")
@@ -123,7 +123,9 @@ def load_spectrum(path: Path) -> Spectrum:
     rings = content.get("rings")
     if not _are_rings(rings):
         raise ExhumeError(f"expected a positive variance for each colour axis and ring in {path}, found others")
-    return Spectrum([[float(value) for value in axis] for axis in rings], str(content.get("source", path.name)))
+    return FrequencySpectrum(
+        [[float(value) for value in axis] for axis in rings], str(content.get("source", path.name))
+    )
 
 
 def _are_rings(rings: Any) -> TypeGuard[list[list[float]]]:
@@ -135,7 +137,7 @@ def _are_rings(rings: Any) -> TypeGuard[list[list[float]]]:
     return all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpanBasis:
     """Like `ImageBasis`, but for coordinates of a subspace of c dimensions that the data are known to lie in.
 
@@ -147,7 +149,7 @@ class SpanBasis:
     variance: Float[Tensor, " r"]
 
     @classmethod
-    def inside(cls, subspace: Subspace, spectrum: Spectrum, shape: ImageShape) -> "SpanBasis":
+    def inside(cls, subspace: Subspace, spectrum: FrequencySpectrum, shape: ImageShape) -> "SpanBasis":
         """All directions; their mean variance is 1, so that rows of norm √c are expected."""
         columns = to_frequencies(subspace.basis.double().T, shape).flatten(start_dim=1)
         covariance = (columns * spectrum.variance(shape).double().flatten()) @ columns.T

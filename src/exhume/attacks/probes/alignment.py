@@ -39,7 +39,7 @@ NEGLIGIBLE = 1e-12  # of the largest variance
 CONSTANT = 1e-6  # of the largest entry: a feature that varies less is the same for all records
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Alignment:
     """cos²ψ for each record, from 0 to 1, and the ridge ε that was chosen."""
 
@@ -53,8 +53,8 @@ class Alignment:
         return -torch.log1p(-inside)
 
 
-@dataclass(frozen=True, eq=False)
-class _Pool:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Axes:
     """Centred embeddings and a basis of the row space in the principal axes of the embeddings.
 
     Outside these axes, in `outside` further dimensions, embeddings have no part, and rows of the weights may have one.
@@ -77,7 +77,7 @@ class _Pool:
         return float(self.variances.sum()) / (len(self.variances) + self.outside)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Whitened:
     rows: Float[Tensor, "r q"]
     gram: Float[Tensor, "r r"]
@@ -100,7 +100,7 @@ def align(span: EmbeddingSpan, embeddings: Float[Tensor, "m p"]) -> Alignment:
     return Alignment(cosines.clamp(0, 1), ridge)
 
 
-def _in_principal_axes(basis: Float[Tensor, "r p"], embeddings: Float[Tensor, "m p"]) -> _Pool | None:
+def _in_principal_axes(basis: Float[Tensor, "r p"], embeddings: Float[Tensor, "m p"]) -> _Axes | None:
     """None if all embeddings are the same."""
     mean = embeddings.mean(dim=0)
     centred = embeddings - mean
@@ -117,7 +117,7 @@ def _in_principal_axes(basis: Float[Tensor, "r p"], embeddings: Float[Tensor, "m
     inside = rows @ axes.T
     mean_inside = axes @ mean
     outside = centred.shape[1] - len(variances)
-    return _Pool(
+    return _Axes(
         coordinates=centred @ axes.T,
         variances=variances,
         rows=inside,
@@ -140,7 +140,7 @@ def _principal_axes(centred: Float[Tensor, "m p"]) -> tuple[Float[Tensor, " q"],
     return variances, axes
 
 
-def _whiten(pool: _Pool, ridge: float) -> _Whitened:
+def _whiten(pool: _Axes, ridge: float) -> _Whitened:
     floor = ridge * pool.scale
     inverse = 1 / (pool.variances + floor)
     rows, outside = pool.rows, pool.rows_outside

@@ -32,7 +32,7 @@ SMALL = 1e-3  # of the largest singular value: rounding over many steps stays be
 GAP = 30.0  # a drop by this factor among small values is the edge between what is there and rounding
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EmbeddingSpan:
     """An orthonormal basis of the row space of Δ."""
 
@@ -59,7 +59,7 @@ class EmbeddingSpan:
 
 
 def embedding_span(change: Float[Tensor, "k p"]) -> EmbeddingSpan:
-    """The row space of the change of a head, its rank told by the gap in the spectrum.
+    """The row space of the change of a head, its rank read off the gap in the spectrum.
 
     >>> embedding_span(torch.tensor([[1.0, 0.0, 1.0], [2.0, 0.0, 2.0]])).rank
     1

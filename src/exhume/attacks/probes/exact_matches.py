@@ -23,7 +23,7 @@ ROUNDING = 1e-4  # of the norm: another machine computes embeddings a little dif
 CLOSER = 10.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recovered:
     """Embeddings that are called recovered, and how far they are off at most, over their norms."""
 
@@ -39,7 +39,7 @@ class Recovered:
         return cls(found.candidates[sure].double(), found.facts.get("expected_error") or 0.0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Matches:
     """`distance`: to the nearest recovered embedding, or to the span, over the record's norm; infinite for none."""
 

@@ -37,7 +37,7 @@ CALLED = 0.1
 """Records with q up to this are called training records: one in ten of them may be a false alarm."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Probe:
     """A linear head on features that did not move while it was trained.
 

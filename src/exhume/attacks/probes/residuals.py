@@ -40,7 +40,7 @@ def predicted(outputs: Float[Tensor, "m k"], loss: str) -> Float[Tensor, " m"]:
 
 
 def residuals(outputs: Float[Tensor, "m k"], labels: Float[Tensor, " m"], loss: str) -> Float[Tensor, "m k"]:
-    """One row per record. `labels` are classes from 0 on; for the square loss of one output the number to be told.
+    """One row per record. `labels` are classes from 0 on; for the square loss of one output the number to predict.
 
     >>> residuals(torch.tensor([[0.25]]), torch.tensor([1.0]), "square").tolist()
     [[0.75]]

@@ -1,4 +1,4 @@
-"""Records told by where training came to rest, whatever optimiser took it there.
+"""Records found by where training came to rest, whatever optimiser took it there.
 
 A head with L2 rests where the pull of its data and the penalty balance. With e_i the residual of record i at the
 published weights (`residuals.py`) and φ_i its embedding,
@@ -70,7 +70,7 @@ class View:
     ridge: float = RIDGE
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stationarity:
     """One score per record, the share of the weights, whitened, that the records explain, and the view of it."""
 
@@ -79,16 +79,16 @@ class Stationarity:
     view: View = View()
 
 
-@dataclass(frozen=True, eq=False)
-class _Pool:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Pulls:
     """`pull` at the end and `halfway` from the start, for all records."""
 
     embeddings: Float[Tensor, "m h"]
     pull: Float[Tensor, "m k"]
     halfway: Float[Tensor, "m k"]
 
-    def part(self, chosen: Tensor) -> "_Pool":
-        return _Pool(self.embeddings[chosen], self.pull[chosen], self.halfway[chosen])
+    def part(self, chosen: Tensor) -> "_Pulls":
+        return _Pulls(self.embeddings[chosen], self.pull[chosen], self.halfway[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +115,12 @@ def stationarity(
     varying = (pool - pool.mean(dim=0)).abs().amax(dim=0) > VARYING * pool.abs().max()
     if not bool(varying.any()):
         return Stationarity(torch.zeros(len(pool), dtype=torch.float64), 0.0)
-    seen = _Pool(pool[:, varying], ends[0], (ends[0] + ends[1]) / 2)
+    seen = _Pulls(pool[:, varying], ends[0], (ends[0] + ends[1]) / 2)
     weights, start = weights[:, varying], start[:, varying]
     return _fit(seen, weights, start, _likeliest(seen, weights, start)).found
 
 
-def _likeliest(pool: _Pool, weights: Float[Tensor, "k h"], start: Float[Tensor, "k h"]) -> View:
+def _likeliest(pool: _Pulls, weights: Float[Tensor, "k h"], start: Float[Tensor, "k h"]) -> View:
     """The view first, then the ridge."""
     dice = torch.Generator().manual_seed(0)
     some = pool.part(torch.randperm(len(pool.pull), generator=dice)[:MOST_CHOOSING])
@@ -134,7 +134,7 @@ def _likeliest(pool: _Pool, weights: Float[Tensor, "k h"], start: Float[Tensor, 
     return best([view, *(replace(view, ridge=ridge) for ridge in RIDGES)])
 
 
-def _fit(pool: _Pool, weights: Float[Tensor, "k h"], start: Float[Tensor, "k h"], view: View) -> _Fit:
+def _fit(pool: _Pulls, weights: Float[Tensor, "k h"], start: Float[Tensor, "k h"], view: View) -> _Fit:
     pull = pool.halfway if view.halfway else pool.pull
     sizes = torch.ones_like(weights)
     if view.adaptive:

@@ -54,7 +54,7 @@ def fit_stage(
     loss: ReplayLoss, stage: Stage, guess: Guess, damping: float, generator: torch.Generator
 ) -> Iterator[Fitted]:
     path, gradients = loss.training.path(guess.inputs, guess.targets)
-    loss.counter.passes += 1
+    loss.counter.total += 1
     smoothing = smoothed(loss, stage.sigma, path, gradients, guess)
     guide = bent(loss, path) if stage.guided else None
     yield from levenberg(

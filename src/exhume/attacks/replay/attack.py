@@ -53,6 +53,7 @@ class Replay(Method[ReplayProblem]):
         knowledge="the network before and after training, the recipe, n",
         published="here; for SGD: SimuDy (Tian et al. 2025)",
     )
+    through_features: ClassVar[bool] = False
     needs_samples = True
 
     def __post_init__(self) -> None:
@@ -64,6 +65,11 @@ class Replay(Method[ReplayProblem]):
         if not outline.replayable:
             return f"expected a network with its recipe for --method replay, found none. {cls.needs}"
         return None
+
+    @classmethod
+    def broken_by(cls, observation: Observation) -> frozenset[str]:
+        """What a recipe in numbers cannot say: chance that is drawn anew at every step."""
+        return frozenset({"augmentation", "dropout", "dp-sgd"})
 
     @classmethod
     def view(cls, observation: Observation) -> Observation:

@@ -36,7 +36,7 @@ EXACT = 0.03  # the expected error, over a candidate's norm, up to which it is c
 KEPT_SHARE = 0.5  # of a memory budget, for the records of a training
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReplayProblem:
     """`labels`: the known targets, None where they are unknown."""
 
@@ -48,7 +48,7 @@ class ReplayProblem:
         return seeds.start_of(self.seed, start)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReplayCase:
     """Its candidates are samples with their targets behind them, d + k columns."""
 

@@ -44,7 +44,7 @@ class Dense:
         return weight, flat[end : end + self.outputs] if self.bias else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pass:
     """One batch through the network and back. `inside`: H₀ … H_{L−1}; `slopes`: φ'(A_l); `bends`: R_l φ''(A_l), None
     for the ReLU itself; `back`: C₁ … C_L; `chances`: the softmax of the outputs, None for the square loss."""

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhume.attacks.foundation.conjugate_gradients import Stacked, conjugate_gradients, dot
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.replay.optimisers import Flat
 from exhume.attacks.replay.unrolled import LinearisedTraining, Path, Smoothing, Training
 
@@ -26,14 +27,7 @@ SOLVED = 1e-6  # of the squared gradient: what conjugate gradients may leave
 ATTEMPTS = 3  # at a step, with more damping each
 
 
-@dataclass
-class Products:
-    """The work that was done so far, in trainings."""
-
-    passes: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Guess(Stacked):
     """Samples and their targets."""
 
@@ -41,22 +35,22 @@ class Guess(Stacked):
     targets: Float[Tensor, "n k"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReplayLoss:
     """`end` is W(T); `scale` is s; `seen`: input columns that ever changed the first layer; the others are zero.
 
-    `labels_known`: targets stay as they are."""
+    `labels_known`: targets stay as they are. A pass of `counter` is a training."""
 
     training: Training
     end: Flat
     scale: Flat
     seen: Bool[Tensor, " d"]
     labels_known: bool
-    counter: Products = field(default_factory=Products)
+    counter: PassCounter = field(default_factory=PassCounter)
 
     @property
     def passes(self) -> float:
-        return self.counter.passes
+        return self.counter.total
 
     @property
     def size(self) -> float:
@@ -69,7 +63,7 @@ class ReplayLoss:
 
     def share(self, guess: Guess) -> float:
         """Of the training itself, without smoothing."""
-        self.counter.passes += 1
+        self.counter.total += 1
         return self.unexplained(self.training.path(guess.inputs, guess.targets)[0][-1])
 
     def free(self, step: Guess) -> Guess:
@@ -82,7 +76,7 @@ class ReplayLoss:
         return Guess(step.inputs * self.seen.to(step.inputs.dtype), targets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SmoothedTraining:
     """What is fitted in a stage: the training, smoothed, along a guide or by itself."""
 
@@ -91,7 +85,7 @@ class SmoothedTraining:
     guide: Path | None
 
     def at(self, guess: Guess) -> LinearisedTraining:
-        self.loss.counter.passes += 1
+        self.loss.counter.total += 1
         return self.loss.training.linearise(guess.inputs, guess.targets, self.smoothing, self.guide)
 
     def residual(self, point: LinearisedTraining) -> Flat:
@@ -111,7 +105,11 @@ class Fitted:
 def levenberg(
     model: SmoothedTraining, guess: Guess, damping: float, iterations: int, products: int, generator: torch.Generator
 ) -> Iterator[Fitted]:
-    """At most so many iterations of at most so many products each; ends early where no step lowers the loss."""
+    """At most so many iterations of at most so many products each; ends early where no step lowers the loss.
+
+    This is no `foundation.levenberg.Refinement`: the weights R, and with them the loss that must not rise, are another
+    one in each iteration, so a step has no value to be compared with that of the iteration before.
+    """
     loss, point = model.loss, model.at(guess)
     residual = model.residual(point)
     for _ in range(iterations):
@@ -140,7 +138,7 @@ def levenberg(
             return
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Normal:
     """Jᵀ R J at a point."""
 
@@ -149,12 +147,12 @@ class _Normal:
     weights: Flat
 
     def pushed(self, step: Guess) -> Flat:
-        self.model.loss.counter.passes += 1
+        self.model.loss.counter.total += 1
         targets = None if self.model.loss.labels_known else step.targets
         return self.point.push(step.inputs, targets) * self.model.loss.scale
 
     def pulled(self, residual: Flat) -> Guess:
-        self.model.loss.counter.passes += 1
+        self.model.loss.counter.total += 1
         return self.model.loss.free(Guess(*self.point.pull(residual * self.model.loss.scale)))
 
     def diagonal(self, like: Guess, generator: torch.Generator) -> float:

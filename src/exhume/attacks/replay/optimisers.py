@@ -22,7 +22,7 @@ from exhume.recipe import Recipe
 Flat = Float[Tensor, " p"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Averages:
     """m, and v where the optimiser keeps one."""
 
@@ -34,7 +34,7 @@ class Averages:
         return cls(torch.zeros_like(like), None if recipe.optimiser == "sgd" else torch.zeros_like(like))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Slopes:
     """Of Adam's step: ∂v/∂g', ∂step/∂m and −∂step/∂v. None of them for SGD, which is linear."""
 

@@ -25,7 +25,7 @@ from exhume.recipe import Recipe
 Path = list[Flat]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Smoothing:
     """Gate widths per hidden layer, and s² of the optimiser per number."""
 
@@ -37,7 +37,7 @@ class Smoothing:
         return cls((0.0,) * (len(network.layers) - 1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Training:
     """A network, its weights before training, and the recipe. `memory` bounds what a linearisation keeps, in bytes."""
 

@@ -23,6 +23,7 @@ from exhume.attacks.foundation.given import Given, of_the_head
 from exhume.attacks.foundation.homogeneous import Homogeneous, in_homogeneous_coordinates, tells_norms
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.state import State, Step
@@ -43,20 +44,15 @@ COPIES = 3  # of the gradients of all features, and of the matrix of a step
 WALKS = 12  # back for units that the search did not see: their start settles in ten
 
 
-@dataclass
-class Steps:
-    """The loop counts passes; here they are steps of the search."""
-
-    passes: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RewindProblem:
+    """A pass of `loss` is a step of the search."""
+
     layer: TrainedLayer
     count: int
     bias: bool
     seed: int
-    loss: Steps = field(default_factory=Steps)
+    loss: PassCounter = field(default_factory=PassCounter)
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ class Rewind(OnRidgeForm[RewindProblem]):
             )
             for now in walk:
                 made += 1
-                problem.loss.passes = float(made)
+                problem.loss.total = float(made)
                 if isinstance(now, Place):
                     place, state = now, _state(now, made)
                     yield _step(made, now.best, state)
@@ -171,7 +167,7 @@ def _count(observation: Observation) -> int:
     return most if n is None else min(most, round(EXCESS * n))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RewindCase:
     """Units that the search fits, units for the verdict; candidates are x̃ on the unit sphere."""
 

@@ -22,7 +22,7 @@ FIRST_DAMPING = 1e-2
 SHARE_OF_MEAN = 1e-2  # of the mean curvature, added to each one's own: a candidate that explains nothing has none
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """Candidates on the unit sphere, the way they imply, and what they leave of the head's change."""
 

@@ -23,7 +23,7 @@ MOMENTS = 4  # of the way; two leave 1.3 times the error of the features at the 
 SHARE = 0.5  # of what a walk ends off that the start is moved by; all of it swings where features moved far
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedLayer:
     """What is known. Outputs of the head that repeat each other are left out."""
 
@@ -47,7 +47,7 @@ class TrainedLayer:
         return torch.where(candidates @ rows.T > 0, 1.0, self.leak)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Way:
     """The layer before training, and at moments between then and its end."""
 

@@ -24,7 +24,7 @@ GAIN = 0.98  # a round that leaves more than this of the error was idle
 PATIENCE = 3  # idle rounds
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Place:
     """Where a search is between two rounds: what it goes on from, and the best so far."""
 

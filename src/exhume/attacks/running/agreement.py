@@ -1,4 +1,4 @@
-"""Which candidates are right, told without the truth by what independent runs agree on.
+"""Which candidates are right, judged without the truth by what independent runs agree on.
 
 A loss that many candidates minimise has many minima, and a run ends in one of them: candidates that the weights demand
 come back in every run, candidates that merely fill a gap do not. So candidates of several runs are pooled: two belong
@@ -24,19 +24,19 @@ COSINE = 0.9
 
 
 @dataclass(frozen=True, order=True)
-class Member:
+class RunCandidate:
     """A candidate by the number of its run and its own there."""
 
     run: int
     candidate: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cluster:
     """Candidates of different runs that agree; `agreement` is a, `mean` their average at the norm that they have."""
 
     mean: Float[Tensor, " d"]
-    members: tuple[Member, ...]
+    members: tuple[RunCandidate, ...]
     agreement: float
 
     @property
@@ -65,7 +65,7 @@ def agree(runs: Sequence[Float[Tensor, "_ d"]], cosine: float = COSINE) -> tuple
         mean = (pooled[chosen] * signs[:, None]).mean(dim=0)
         mean = mean * (pooled[chosen].norm(dim=1).mean() / mean.norm().clamp_min(torch.finfo(torch.float64).tiny))
         near = (directions @ (mean / mean.norm())).abs()
-        members = tuple(Member(int(owner[index]), int(place[index])) for index in chosen)
+        members = tuple(RunCandidate(int(owner[index]), int(place[index])) for index in chosen)
         agreement = sum(float(near[owner == run].max()) for run in range(len(runs))) / len(runs)
         clusters.append(Cluster(mean.to(runs[0].dtype), members, agreement))
         left[chosen] = False
@@ -73,7 +73,7 @@ def agree(runs: Sequence[Float[Tensor, "_ d"]], cosine: float = COSINE) -> tuple
     return tuple(sorted(clusters, key=lambda cluster: -cluster.agreement))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Support:
     """Of each of some candidates: its agreement a, and the number of runs with a candidate that belongs to it."""
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Outline, Source
 from exhume.attacks.prior.attack import ImagePrior
-from exhume.attacks.prior.spectrum import Spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum
 from exhume.attacks.registry import AUTO, known_methods, methods_called
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.subspace.attack import SubspaceAttack, require_first_layer
@@ -115,7 +115,7 @@ def _wrapped(method: AnyMethod, settings: AttackSettings, outline: Outline, insi
     if settings.prior == "none":
         return within or method
     _check_prior(method, source, outline)
-    return ImagePrior(settings.spectrum or Spectrum(), method, within, settings.resolution)
+    return ImagePrior(settings.spectrum or FrequencySpectrum(), method, within, settings.resolution)
 
 
 def _in_subspace(method: AnyMethod, source: Source | None, outline: Outline, insist: bool) -> SubspaceAttack:

@@ -7,7 +7,6 @@ finite gets past here, and nothing that is finite is changed here.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -48,7 +47,7 @@ def sound(steps: Iterator[Step], ranks: Ranks) -> Iterator[Step]:
         ) from problem
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Finished:
     candidates: Float[Tensor, "m c"]
     failure: str | None = None
@@ -83,7 +82,7 @@ def judged(
     return Judgement(loss, nothing, unjudged(len(candidates)), {"failure": failure})
 
 
-def unseen_loss(case: Case[Any], candidates: Float[Tensor, "m c"], ranks: Ranks) -> float | None:
+def unseen_loss(case: Case[AttackProblem], candidates: Float[Tensor, "m c"], ranks: Ranks) -> float | None:
     """The case's loss on what it held out; None where there is nothing held out, or no number to be had."""
     try:
         found = case.unseen_loss(candidates)

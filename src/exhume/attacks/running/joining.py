@@ -88,7 +88,7 @@ def _termination_raises(size: int) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise RanksLost(
-            f"expected {size} ranks to the end, found that one has stopped or that all were told to; "
+            f"expected {size} ranks to the end, found that one has stopped or that all were asked to; "
             "start again with the same command to continue"
         )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from exhume.attacks.running.agreement import Member, agree, support_of
+from exhume.attacks.running.agreement import RunCandidate, agree, support_of
 from exhume.attacks.running.loop import Attacked
 from exhume.attacks.running.prepare import PreparedAttack, run
 from exhume.reconstruction import Outcome, Reconstruction
@@ -16,7 +16,7 @@ CALLED = 0.5  # the confidence from which a candidate is called recovered
 def run_pool(prepared: PreparedAttack, say: Callable[[str], None] = lambda line: None) -> Attacked:
     """Attacks from as many seeds as asked for, all of them within the limits. Ctrl-C ends the pool early.
 
-    `say` is told a line after each.
+    `say` is given a line after each.
     """
     settings, found, interrupted = prepared.settings, [], False
     limits = settings.limits.begun
@@ -51,12 +51,12 @@ def pool(runs: tuple[Reconstruction, ...]) -> Reconstruction:
         found,
         candidates=found.candidates[order],
         coefficients=found.coefficients[order],
-        certificate=replace(found.certificate, confidence=confidence),
+        certificate=replace(found.certificate, confidence=confidence, doubtful={}),
         iterations=sum(run.iterations for run in runs),
         passes=sum(run.passes for run in runs),
         seconds=sum(run.seconds for run in runs),
         facts={
-            **found.facts,
+            **{key: fact for key, fact in found.facts.items() if key != "doubtful"},  # in another order
             "pooled_runs": len(runs),
             "judged_seed": best.seed,
             "found_by_runs": support.runs[order].tolist(),
@@ -80,5 +80,5 @@ def _means(runs: tuple[Reconstruction, ...], best: Reconstruction) -> Reconstruc
     )
 
 
-def _confidence(runs: tuple[Reconstruction, ...], member: Member) -> float:
+def _confidence(runs: tuple[Reconstruction, ...], member: RunCandidate) -> float:
     return runs[member.run].certificate.confidence[member.candidate]

@@ -2,7 +2,7 @@
 
 choose    the method, and the observation as that method looks at it: a network as φ(Wx + b), or with its layers
 search    the initial head, where it is known up to its seed
-withhold  the number of samples, unless the method has to be told it
+withhold  the number of samples, unless the method has to be given it
 refuse    a budget of memory that is too small
 """
 
@@ -21,7 +21,7 @@ from exhume.attacks.running.choice import choose, withhold_count
 from exhume.attacks.running.loop import Attacked, Progress, run_attack
 from exhume.attacks.running.settings import AttackSettings
 from exhume.attacks.running.snapshots import SnapshotKeeper
-from exhume.attacks.running.start import Start, find_start
+from exhume.attacks.running.start import FoundStart, find_start
 from exhume.errors import UsageError
 from exhume.observation import Observation
 
@@ -36,7 +36,7 @@ class PreparedAttack:
     observation: Observation
     method: AnyMethod
     settings: AttackSettings
-    start: Start | None = None
+    start: FoundStart | None = None
 
 
 def prepare(observation: Observation, settings: AttackSettings) -> PreparedAttack:

@@ -1,4 +1,4 @@
-"""How to attack: the method and its options, what the attacker is told, and what he may use."""
+"""How to attack: the method and its options, what the attacker knows, and what he may use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from exhume.attacks.foundation.hyperparameters import OptionValue
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.foundation.outline import Source
 from exhume.attacks.foundation.ranks import ALONE, Ranks
-from exhume.attacks.prior.spectrum import Spectrum
+from exhume.attacks.prior.spectrum import FrequencySpectrum
 from exhume.attacks.registry import AUTO
 from exhume.attacks.running.budget import Limits
 from exhume.attacks.running.start import SEEDS
@@ -33,7 +33,7 @@ class AttackSettings:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     subspace: Source | None = None
     prior: str = "none"
-    spectrum: Spectrum | None = None
+    spectrum: FrequencySpectrum | None = None
     resolution: int | None = None
     samples: int | None = None
     seed: int = 0

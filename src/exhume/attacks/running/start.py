@@ -29,7 +29,7 @@ SEEDS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class FoundStart:
     """What a search came to: the observation for an attack, and, if a seed was found, which one and how sure it is.
 
     `seed` None: no seed of the `tried` ones fits, and the head before training stays noise on the weights.
@@ -65,19 +65,19 @@ def scale_left(trained: Float[Tensor, "k p"], initial: Float[Tensor, "k p"]) -> 
     return float((trained.double() * initial.double()).sum()) / energy
 
 
-def find_start(observation: Observation, seeds: int = SEEDS) -> Start:
+def find_start(observation: Observation, seeds: int = SEEDS) -> FoundStart:
     """Tries the seeds 0, 1, 2, ... on an observation whose start is known up to its seed; others come back as is."""
     if seeds < 1:
         raise UsageError(f"expected at least 1 seed to try, found {seeds}")
     if observation.knowledge.initial != "seed":
-        return Start(observation, 0)
+        return FoundStart(observation, 0)
     for seed in range(seeds):
         head = drawn(observation, seed)
         cosine = _cosine(observation.weights, head)
         if _by_chance(cosine, head.numel()) * seeds < CHANCE:
             return _shown(observation, head, seed, cosine, seeds)
     knowledge = replace(observation.knowledge, initial="distribution")
-    return Start(replace(observation, knowledge=knowledge, start=None), seeds)
+    return FoundStart(replace(observation, knowledge=knowledge, start=None), seeds)
 
 
 def drawn(observation: Observation, seed: int) -> Float[Tensor, "k p"]:
@@ -107,9 +107,9 @@ def without_start(observation: Observation, head: Float[Tensor, "k p"], scale: f
     return replace(observation, weights=weights, knowledge=knowledge, start=None, head=observation.weights)
 
 
-def _shown(observation: Observation, head: Tensor, seed: int, cosine: float, tried: int) -> Start:
+def _shown(observation: Observation, head: Tensor, seed: int, cosine: float, tried: int) -> FoundStart:
     scale = scale_left(observation.weights, head)
-    return Start(without_start(observation, head, scale), tried, seed, scale, cosine**2)
+    return FoundStart(without_start(observation, head, scale), tried, seed, scale, cosine**2)
 
 
 def _cosine(left: Tensor, right: Tensor) -> float:

@@ -20,7 +20,7 @@ AGREE = 1e-3  # of the root mean square of all patches
 MOST_TRIES = 20_000  # patches tried from one corner, before the filling counts as not unique
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Assembled:
     """`members` are the patches of each image, row after row; `left` are those that belong to none.
 

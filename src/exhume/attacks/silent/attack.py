@@ -21,6 +21,7 @@ from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
 from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import Outline
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.spectrum import Spectrum, spectrum
@@ -35,7 +36,7 @@ from exhume.attacks.silent.span import Span, open_span, require_layers, silent_b
 from exhume.attacks.silent.whole_inputs import whole_inputs
 from exhume.errors import ExhumeError
 from exhume.held_out import HeldOut
-from exhume.layer_states import FAINT, SOURCES, LayerStates
+from exhume.layer_states import AVERAGES, FAINT, SOURCES, LayerStates
 from exhume.observation import Observation
 from exhume.observing.dense_layers import layers_of, with_layers
 from exhume.picture_layouts import layout_of
@@ -45,20 +46,15 @@ HELD_OUT = 0.1
 LONE_CONFIDENCE = 0.3  # units that fired on the same samples in the same way have parallel rows too
 
 
-@dataclass
-class Rounds:
-    """The loop counts passes; here they are rounds of the search."""
-
-    passes: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class SilentProblem:
+    """A pass of `loss` is a round of the search."""
+
     span: Span | None
     lone: Lone | None
     seed: int
     head_start: Callable[[], HeadStart | None]
-    loss: Rounds = field(default_factory=Rounds)
+    loss: PassCounter = field(default_factory=PassCounter)
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,7 @@ class SilentUnits(Method[SilentProblem]):
 
     name: ClassVar[str] = "silent-units"
     page: ClassVar[str] = "silent-units.md"
+    through_features: ClassVar[bool] = False
     auto_place: ClassVar[int | None] = 10
     audit_place: ClassVar[int | None] = 10
     needs: ClassVar[str] = (
@@ -90,6 +87,13 @@ class SilentUnits(Method[SilentProblem]):
     def first_choice(cls, outline: Outline) -> bool:
         """Layers that were observed, or that can be built again and read the inputs: pieces of them are not scored."""
         return bool(outline.layers) and (outline.layers[0] == "inputs" or not outline.rebuilt)
+
+    @classmethod
+    def broken_by(cls, observation: Observation) -> frozenset[str]:
+        """Every form of a sample is an input of its own to it, and what weight decay left of the start is found. An
+        average of gradients is one whatever the optimiser did with them; a change that Adam made is none."""
+        of_gradients = {states.source for states in layers_of(observation)} <= AVERAGES
+        return frozenset({"dp-sgd"} if of_gradients else {"dp-sgd", "adam"})
 
     @classmethod
     def view(cls, observation: Observation) -> Observation:
@@ -144,7 +148,7 @@ class SilentUnits(Method[SilentProblem]):
     def _searched(self, problem: SilentProblem, span: Span, found: Found) -> Generator[Step, None, Found]:
         for latest in search(span, problem.seed, found):
             found = latest
-            problem.loss.passes = float(found.round)
+            problem.loss.total = float(found.round)
             yield _step(span, found)
             if found.round >= self.iterations:
                 break
@@ -194,7 +198,7 @@ def _first_look(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "m r"]
     return span.facing(torch.linalg.pinv(duals).T) if len(duals) else duals
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class SilentCase:
     """One layer made ready. Keeps the places of the duals that were judged, which `lift` is asked for next."""
 
@@ -217,20 +221,20 @@ class SilentCase:
         shown = spectrum(states, used.nonzero()[:, 0])
         if shown.clear and shown.rank > int(used.sum()) // 2:
             raise ExhumeError(
-                f"expected at least twice as many units as samples in {states.describe()}, found {states.h} units and "
-                f"a rank of {shown.rank}"
+                f"expected at least twice as many units as samples in {states.describe()}, found {states.h} units; "
+                f"{shown.describe()}"
             )
         facts: Facts = {
             "layer": states.name,
             "reads": states.reads,
             "target": states.source,
-            "rank": shown.rank if shown.clear else None,
+            "rank": shown.rank if shown.sure else None,
             "gap": shown.gap,
             "decay": shown.scale,
             "noise_explained": shown.explained,
             "directions_only": not states.bias and observation.knowledge.norm is None,
             "subspace": f"{states.describe()}; {shown.describe()}",
-            "subspace_rank": shown.rank if shown.clear else None,
+            "subspace_rank": shown.rank if shown.sure else None,
         }
         span, unseen, lone = None, None, None
         if shown.clear:

@@ -30,7 +30,7 @@ EXACT = 0.05
 EXACT_OF_A_PART = 0.002  # where samples are missing, places are fitted, and off by many times their spread
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Witnessed:
     """`silent`: held-out units that should be silent; `kept`: those that are. `chance`: of so many by chance.
 

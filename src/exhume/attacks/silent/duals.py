@@ -48,7 +48,7 @@ def weighted_duals(span: Span, points: Float[Tensor, "m r"], rounds: int = 3) ->
     return duals
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Annealed:
     duals: Float[Tensor, "m r"]
     points: Float[Tensor, "m r"]

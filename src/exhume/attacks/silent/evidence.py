@@ -1,4 +1,4 @@
-"""Whether a dual is that of one sample, told without knowing the samples.
+"""Whether a dual is that of one sample, judged without knowing the samples.
 
 r − 1 entries of Y q can be made zero for any choice of r − 1 units. A true dual has far more: all silent units.
 Three things are asked of a dual before it is called certain:
@@ -36,7 +36,7 @@ SAME = 1e-5  # 1 - |cosine| of two duals below which they are one
 DIFFERENT = 1e-6  # 1 - |cosine| of two directions of a plane
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DualEvidence:
     zeros: Bool[Tensor, "m u"]
     excess: Float[Tensor, " m"]

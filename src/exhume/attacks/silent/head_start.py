@@ -8,13 +8,12 @@ use; the features of deeper networks are made by all units.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.attacks.foundation.judgement import Case, Resources
+from exhume.attacks.foundation.judgement import AttackProblem, Case, Resources
 from exhume.attacks.foundation.method import AnyMethod
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.silent.span import Span
@@ -32,7 +31,7 @@ ITERATIONS = 400  # at most; most attacks on heads of this kind end before
 @dataclass(frozen=True, eq=False)
 class HeadStart:
     attack: AnyMethod
-    case: Case[Any]
+    case: Case[AttackProblem]
 
     @classmethod
     def of(

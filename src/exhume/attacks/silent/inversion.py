@@ -33,7 +33,7 @@ MOST_NUMBERS = 2**20  # of a Jacobian: a start takes seconds
 GIVE_UP = 3  # embeddings without an exact inversion, before the others are not tried
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inverted:
     """`residual` is |g(x) − z| / |z|; `expected_error` is that of x over its norm, infinite without full rank."""
 
@@ -43,7 +43,7 @@ class Inverted:
     exact: Bool[Tensor, " m"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Solved:
     point: Float[Tensor, " d"]
     residual: float
@@ -92,7 +92,7 @@ def _inverted(
             continue
         apart = float((best.point - solved.point).norm() / solved.point.norm())
         if agreed and apart > 10 * max(best.expected_error, solved.expected_error):
-            return best, False  # another input with the same embedding: which one was trained on cannot be told
+            return best, False  # another input with the same embedding: which one was trained on cannot be known
         best, agreed = solved, agreed + 1
         if agreed >= AGREE:
             return best, True
@@ -102,6 +102,11 @@ def _inverted(
 def _descend(
     extractor: ModuleFeatures, start: Float[Tensor, " d"], target: Float[Tensor, " p"], accuracy: float
 ) -> _Solved:
+    """Levenberg-Marquardt for one equation per feature, from one start.
+
+    This is no `foundation.levenberg.Refinement`: the equations have a solution, and a residual down to rounding is what
+    tells it from others. Damping falls by 8 with each step and to nothing, where that loop keeps a floor.
+    """
     size = float(target.norm().clamp_min(1e-300))
     point, error = start, _values(extractor, start) - target
     jacobian = _jacobian(extractor, point)

@@ -16,7 +16,7 @@ PARALLEL = 5.0  # times the rounding of a direction
 BLOCK = 2048
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lone:
     """Inputs that several units give, and by how many."""
 

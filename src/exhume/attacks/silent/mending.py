@@ -37,7 +37,7 @@ def mended(span: Span, duals: Float[Tensor, "m r"]) -> Float[Tensor, "few r"]:
     return duals[~unlike_others(silence_of(span, duals, places(span, duals)), BROKEN)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Fresh:
     dual: Float[Tensor, "1 r"]
     silence: float

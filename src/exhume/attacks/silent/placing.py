@@ -29,7 +29,7 @@ def complement(duals: Float[Tensor, "k r"]) -> Float[Tensor, "r f"]:
     return torch.linalg.svd(duals, full_matrices=True)[2][len(duals) :].T.contiguous()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Placing:
     """Least squares inside a basis, factorised once."""
 

@@ -3,7 +3,7 @@
 A place is only as good as the *other* duals, to all of which it is orthogonal. So duals that are not certain are left
 out of every other sample's place, at the price of one fitted number each.
 
-How exact it is, is told by leaving out: all duals and places again without a fifth of the units, five times. The spread
+How exact it is shows in leaving out: all duals and places again without a fifth of the units, five times. The spread
 of the five, as the jackknife has it, is the error to expect. To that comes what rounding may hide: a sample's part of
 the change is C_i x̃_iᵀ, and a difference between samples that stays below the largest singular value of rounding,
 relative to that part, leaves them one. Clusters of samples in a file with noise are blends, and must not pass for
@@ -29,7 +29,7 @@ LAST_OFF = 6.0  # times the rounding of the last coordinate; off by up to 4.9 ti
 RESTED = 0.017  # of the units that fire at both ends: they may have rested in between
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Samples:
     """`points` are places at norm 1; `spread` is the expected distance of an input from the true one, over its norm."""
 

@@ -43,7 +43,7 @@ NEARLY_FULL = 0.9  # of the rank, from which on places are exact enough to doubt
 SHARPENED_FROM = (0.003, 0.01)  # ε for duals of a likely set: small enough to stay, large enough to mend
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Found:
     """Duals so far, and how many rounds there were since there were more than ever before (`most`)."""
 

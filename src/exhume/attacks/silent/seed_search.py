@@ -78,7 +78,8 @@ def _bound(layer: nn.Linear) -> float:
 
 
 def weak_share(change: Float[Tensor, "h c"]) -> float:
-    """The energy of the weaker half of the directions of a change, over all of it.
+    """The energy of the weaker half of the directions of a change, over all of it. No change has none: a layer that was
+    frozen is as its seed drew it.
 
     >>> stream = torch.Generator().manual_seed(0)
     >>> noise = torch.randn(40, 300, generator=stream)
@@ -89,4 +90,4 @@ def weak_share(change: Float[Tensor, "h c"]) -> float:
     small = change @ change.T if len(change) < change.shape[1] else change.T @ change
     energies = torch.linalg.eigvalsh(small).clamp_min(0)
     total = float(energies.sum())
-    return float(energies[: len(energies) // 2].sum()) / total if total > 0 else 1.0
+    return float(energies[: len(energies) // 2].sum()) / total if total > 0 else 0.0

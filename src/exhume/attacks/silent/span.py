@@ -23,7 +23,7 @@ BATCH_NUMBERS = 2**27  # in one batch of Gram matrices and weighted rows: 1 GiB 
 ALIVE = 3.0  # times the noise of a row: a unit that changed less has not fired
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Span:
     """`units` are the rows of the layer that Y has; `ends` map coordinates to preactivations, the published ones last.
 

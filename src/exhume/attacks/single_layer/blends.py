@@ -26,7 +26,7 @@ APART = 0.1  # of a candidate's norm: as far as what is called recovered may be 
 DIRECTIONS = 8  # at random; 4 to 32 call the same candidates but for 3 of 770, with 1 or 2 blends pass
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lifted:
     """The samples that candidates stand for: how they move (`lifted_moves`), and their norms."""
 
@@ -35,7 +35,7 @@ class Lifted:
 
 
 def splitting_costs(at: Explanation, free_norms: bool, samples: Lifted | None = None) -> Float[Tensor, " m"]:
-    """The least ||·||² that splitting each sample by 0.1 of its norm would leave in the weights.
+    """The least by which what is left of the weights would rise if each sample were split by 0.1 of its norm.
 
     `free_norms`: samples may differ in norm, too. `samples`: those that candidates stand for."""
     norms = at.candidates.norm(dim=1, keepdim=True) if samples is None else samples.norms
@@ -45,7 +45,7 @@ def splitting_costs(at: Explanation, free_norms: bool, samples: Lifted | None = 
         moved = way if samples is None else torch.einsum("ied,id->ie", samples.moves, way)
         apart = norms * way / moved.norm(dim=1, keepdim=True).clamp_min(TINY)
         ahead, behind = (at.features(at.candidates + sign * APART * apart) for sign in (1, -1))
-        costs.append(at.not_made_up(at.change((ahead + behind) / 2 - before)).square().sum(dim=1))
+        costs.append(at.rise(at.not_made_up(at.change((ahead + behind) / 2 - before))))
     return torch.stack(costs).amin(dim=0)
 
 

@@ -15,7 +15,7 @@ from exhume.attacks.single_layer.pruning import needed
 from exhume.attacks.single_layer.span import SpanLoss
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BothSigns:
     """Gram matrix and moments of the features of the candidates (first m) and of their negatives (last m)."""
 

@@ -98,7 +98,8 @@ class RidgeCase:
         lift = None if self.stands_for is None else self.stands_for.lift
         counted = self.observation.knowledge.samples == len(candidates)
         certificate = certify(loss, final, self._unseen, split, weights, drifted, lift, self._whole, counted)
-        facts = {"doubts": dict(certificate.doubts)} if certificate.doubts else {}
+        doubtful = {kind: list(those) for kind, those in certificate.doubtful.items()}
+        facts: Facts = {"doubts": certificate.doubts, "doubtful": doubtful} if doubtful else {}
         return Judgement(final.loss, coefficients, certificate, facts)
 
     def _whole(self, rows: int) -> SpanLoss:

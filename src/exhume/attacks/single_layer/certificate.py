@@ -3,8 +3,8 @@
 A candidate is called recovered where the error to expect of it is small, and no other explanation of the same weights
 puts a sample elsewhere. Both follow from the equations at the candidates, with the actual rows, φ and coefficients:
 
-- the error to expect (`linearised.py`; `probing.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and the step that
-  is still to be made;
+- the error to expect (`linearised.py`; `probing.py` and `moves.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and
+  the step that is still to be made;
 - it could be a blend of two samples (`blends.py`);
 - a part of it could belong to another candidate, or its sign be wrong (`alternatives.py`);
 - as many unknowns could explain as much by chance: of p rows only those count as equations that tell something of their
@@ -38,7 +38,7 @@ from exhume.attacks.foundation.certificate import (
 from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.foundation.unknowns import DENSE, TINY
-from exhume.attacks.single_layer.alternatives import exchangeable, turnable
+from exhume.attacks.single_layer.alternatives import Parts, exchangeable, turnable
 from exhume.attacks.single_layer.blends import APART, Lifted, splitting_costs
 from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
@@ -49,6 +49,7 @@ from exhume.attacks.single_layer.linearised import (
     Linearised,
     explanation,
 )
+from exhume.attacks.single_layer.moves import MOST_MOVED, Moved
 from exhume.attacks.single_layer.probing import Probed
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.structure import SHOWS, Structure
@@ -115,17 +116,17 @@ def certify(
         here = loss.fit(fit.candidates[kept])
         again, _ = judge.squares(here, unseen(here.candidates, here.coefficients * loss.scale) or 0.0)
         squares[kept], adrift = torch.maximum(squares[kept], again), again > APART**2
-    doubts: dict[str, int] = {}
+    doubtful: dict[str, tuple[int, ...]] = {}
     for name, those in others.items():
-        doubts[name] = int((those & (squares <= TRUSTED_ERROR**2)).sum())
+        doubtful[name] = tuple((those & (squares <= TRUSTED_ERROR**2)).nonzero()[:, 0].tolist())
         squares = squares.where(~those, torch.inf)
     left = Unexplained(fit.loss, unseen_loss, split.held_out * loss.outputs, m * loss.unknowns / loss.equations)
     certificate = verdict(squares, removal_costs(fit, loss), left, split.held_out, weights, drifted)
     known = unseen_loss <= CONFIDENT_BELOW
-    return replace(certificate, doubts={name: count for name, count in doubts.items() if count and known})
+    return replace(certificate, doubtful={name: those for name, those in doubtful.items() if those and known})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Judge:
     """What is the same for all candidates of a loss. `held`: the mean square of held-out weights, over that of fitted
     ones; outputs that repeat each other miss the same."""
@@ -148,7 +149,7 @@ class _Judge:
         squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
         if self._by_chance(structure, noise, len(fit.candidates)):
             squares = torch.full_like(squares, torch.inf)
-        others = found.others(SHOWS * noise + coherent, self.counted)
+        others = found.others(SHOWS * noise + coherent, self.counted, loss.free_norms)
         return squares.nan_to_num(torch.inf), {name: same(those.double()) > 0 for name, those in others.items()}
 
     def _by_chance(self, structure: Structure, noise: float, m: int) -> bool:
@@ -158,7 +159,7 @@ class _Judge:
         return spare / 2 * math.log(min(noise, 1.0)) > math.log(BY_CHANCE)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Determined:
     """`at`: the equations, on one of `one_of` rows. `steps`: squares of those that are still to be made, `sizes` of the
     samples."""
@@ -172,10 +173,14 @@ class _Determined:
     splitting: Float[Tensor, " m"]
     left_out: float
 
-    def others(self, hidden: float, counted: bool) -> dict[str, Bool[Tensor, " m"]]:
+    def others(self, hidden: float, counted: bool, free_norms: bool) -> dict[str, Bool[Tensor, " m"]]:
         """Candidates of which there is another explanation, by its kind: it leaves at most `hidden` in the weights."""
         hidden = hidden / self.one_of
-        others = {"parts": exchangeable(self.at, hidden), "sign": turnable(self.at, hidden)}
+        known = Parts.of(self.at)
+        others = {
+            "parts": exchangeable(self.at, known, hidden, free_norms),
+            "sign": turnable(self.at, known, hidden),
+        }
         return others if counted else {**others, "blend": self.splitting <= hidden}
 
 
@@ -198,11 +203,15 @@ def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Deter
         lifts = None if lift is None else lifted_moves(lift, candidates)
         steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
         one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
+        there = at.refined(at.step)
         splitting = splitting_costs(
-            at, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None])
+            there, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None])
         )
-        return _Determined(at, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
-    probed, plain = Probed.at(loss, fit), explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
+        return _Determined(there, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
+    probed = Probed.at(loss, fit)
+    moved = loss.ranks.size == 1 and m * d <= MOST_MOVED
+    plain = Moved.at(loss, fit) if moved else explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
+    plain = plain.refined(probed.step.double())
     gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
     variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
     one_of, left_out = max(1.0, loss.p / plain.features.p), fit.loss / max(1 - q, LEAST_SPARE) ** 2

@@ -26,7 +26,7 @@ _FLOOR = 1e-6
 AT_KINK = 1e-4  # of the root mean square of a candidate's preactivations
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """The loss linearised at a fit. `energy` turns squares of the residual into units of L."""
 

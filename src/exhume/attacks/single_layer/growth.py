@@ -14,7 +14,7 @@ TRIM_BELOW = 1e-2
 WORTH_DRIFTING = 0.7  # of the score at the last stage that paid, where the features drift
 
 
-@dataclass
+@dataclass(repr=False)
 class Growth:
     """The state of one growth from few candidates to many."""
 

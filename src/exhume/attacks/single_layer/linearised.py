@@ -18,39 +18,51 @@ Up to `DENSE` unknowns all of this is solved as it stands. Beyond, `probing.py` 
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.certificate import TRUSTED_ERROR
 from exhume.attacks.foundation.unknowns import TINY, factors, turned_outputs, unknown_directions
 from exhume.attacks.single_layer.gauss_newton import away_from_kinks
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import hold
 
+E = TypeVar("E", bound="Explanation")
 ROWS_EACH, FEW_ROWS = 10, 4000  # equations for each unknown, or so many rows: more only make the errors smaller
 LEAST_SPARE = 1e-3  # of an equation that the others do not predict already
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Explanation:
     """What candidates explain on some rows, in double precision, and what small changes of them would explain too.
 
-    `amplitudes`: A, turned to its r outputs. `spanned`: an orthonormal basis of the candidates' features. `tangents`:
-    one of what small changes of the candidates do besides; it may have no columns.
+    `weights`: θ, turned to r outputs, and `amplitudes`: A. `spanned`: an orthonormal basis of the candidates' features.
+    `residual`: what they leave of the weights. `tangents`: a basis of what small changes of the candidates do besides;
+    it may have no columns.
     """
 
     features: RidgeFeatures
     candidates: Float[Tensor, "m d"]
+    weights: Float[Tensor, "r p"]
     amplitudes: Float[Tensor, "m r"]
     spanned: Float[Tensor, "p s"]
+    residual: Float[Tensor, " rp"]
     tangents: Float[Tensor, "rp c"]
 
     @property
     def rows(self) -> Float[Tensor, "p d"]:
         assert self.features.rows.held is not None
         return self.features.rows.held
+
+    def slopes_at(self, candidates: Float[Tensor, "c d"]) -> Float[Tensor, "c p"]:
+        """φ' of candidates that are not at a kink."""
+        preactivations = torch.cat([block for _, block in self.features.preactivation_blocks(candidates)], dim=1)
+        with torch.no_grad():
+            return self.features.activation.derivative(preactivations)
 
     def change(self, features: Float[Tensor, "m p"]) -> Float[Tensor, "m rp"]:
         """What a change of each candidate's features does to the weights of all outputs."""
@@ -64,18 +76,42 @@ class Explanation:
             left = left - (left @ self.tangents) @ self.tangents.T
         return left
 
+    def rise(self, left: Float[Tensor, "c rp"]) -> Float[Tensor, " c"]:
+        """||r − c||² − ||r||²: by how much what is left of the weights would rise with changes that leave c."""
+        return left.square().sum(dim=1) - 2 * left @ self.residual
+
+    def refined(self: E, step: Float[Tensor, "m d"]) -> E:
+        """The same where candidates have made the step that is still to be made, if it is small and explains more.
+
+        They were rounded to single precision, and what they differ by from another explanation must not be that.
+        """
+        small = step.norm(dim=1) < TRUSTED_ERROR * self.candidates.norm(dim=1)
+        candidates = self.candidates + step.where(small[:, None], 0.0)
+        values = self.features(candidates)
+        spanned = basis(values)
+        left = torch.cat([row - spanned @ (spanned.T @ row) for row in self.weights])
+        if not left.square().sum() < self.residual.square().sum():
+            return self
+        amplitudes = torch.linalg.lstsq(values.T, self.weights.T).solution
+        return replace(self, candidates=candidates, amplitudes=amplitudes, spanned=spanned, residual=left)
+
 
 def explanation(loss: SpanLoss, fit: Fit, rows: int) -> Explanation:
     """On the first rows of this rank, with nothing but the coefficients that may change."""
     features, candidates = loss.features.part(0, min(rows, loss.features.p)), fit.candidates.double()
     held = replace(features, rows=hold(features.rows, candidates.device, torch.float64))
-    amplitudes, _ = turned_outputs(fit.coefficients, loss.outputs)
-    values = held(candidates)
-    spanned = torch.linalg.qr(values.T / values.norm(dim=1).clamp_min(TINY)).Q
-    return Explanation(held, candidates, amplitudes, spanned, values.new_zeros(amplitudes.shape[1] * held.p, 0))
+    amplitudes, turned = turned_outputs(fit.coefficients, loss.outputs)
+    spanned = basis(held(candidates))
+    targets = turned.T @ (loss.published[:, : held.p].to(candidates) / loss.scale)
+    residual = torch.cat([row - spanned @ (spanned.T @ row) for row in targets])
+    return Explanation(held, candidates, targets, amplitudes, spanned, residual, residual.new_zeros(len(residual), 0))
 
 
-@dataclass(frozen=True, eq=False)
+def basis(values: Float[Tensor, "m p"]) -> Float[Tensor, "p m"]:
+    return torch.linalg.qr(values.T / values.norm(dim=1).clamp_min(TINY)).Q
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Linearised(Explanation):
     """With P J by its QR factors in unit columns: `tangents` (Q), and `inverse` (R⁻¹, with the scales of the columns).
 
@@ -95,8 +131,7 @@ class Linearised(Explanation):
         m, _, u = bases.shape
         p = min(loss.p, max(FEW_ROWS, ROWS_EACH * m * (u + outputs) // outputs))
         plain = explanation(loss, fit, p)
-        amplitudes, spanned, rows = plain.amplitudes, plain.spanned, plain.rows
-        targets = turned_outputs(fit.coefficients, outputs)[1].T @ (loss.published[:, :p].to(candidates) / loss.scale)
+        amplitudes, spanned, rows, left = plain.amplitudes, plain.spanned, plain.rows, plain.residual
         preactivations = torch.cat([block for _, block in plain.features.preactivation_blocks(candidates)], dim=1)
         with torch.no_grad():
             slopes = plain.features.activation.derivative(preactivations) * away_from_kinks(loss, preactivations)
@@ -104,12 +139,12 @@ class Linearised(Explanation):
         for _ in range(2):
             columns = columns - spanned @ (spanned.T @ columns)
         tangents = torch.cat([columns * amplitudes[:, o].repeat_interleave(u) for o in range(outputs)])
-        left = torch.cat([row - spanned @ (spanned.T @ row) for row in targets])
         inverse, seen = factors(tangents)
         step = torch.einsum("idu,iu->id", bases, (inverse @ (seen.T @ left)).reshape(m, u))
         leverage = spanned.square().sum(dim=1).repeat(outputs) + seen.square().sum(dim=1)
         left_out = float((left / (1 - leverage).clamp_min(LEAST_SPARE)).square().mean())
-        return cls(plain.features, candidates, amplitudes, spanned, seen, bases, inverse, step, left_out)
+        known = (plain.features, candidates, plain.weights, amplitudes, spanned, left)
+        return cls(*known, seen, bases, inverse, step, left_out)
 
     def variances(self, lifts: Float[Tensor, "m e d"] | None = None) -> Float[Tensor, " m"]:
         """tr [H⁻¹]_ii, or tr L [H⁻¹]_ii Lᵀ where samples move by L dx."""

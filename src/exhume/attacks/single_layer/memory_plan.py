@@ -5,7 +5,7 @@ With r rows on a rank, m candidates in d dimensions and k outputs, an attack nee
     r d (V, where it is held)  +  c m r (features, slopes and the like)  +  6 k r (weights and residuals)  +  8 m d
 
 besides what the process takes before it begins. c counts the m × r matrices that live at the same time. Where the
-number of samples is not told, there is room for m = k r / (2 d) candidates: half of what r rows could ever determine.
+number of samples is not given, there is room for m = k r / (2 d) candidates: half of what r rows could ever determine.
 """
 
 import math
@@ -48,7 +48,7 @@ class Sizes:
 
     @property
     def candidates(self) -> int:
-        """The most that are looked at together, where their number is told; otherwise the least to begin with."""
+        """The most that are looked at together, where their number is given; otherwise the least to begin with."""
         if self.samples is None:
             return FEWEST
         return max(self.samples + 2, round(OVERSAMPLING * self.samples)) if self.few_rows else self.samples

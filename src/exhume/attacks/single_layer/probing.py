@@ -1,12 +1,9 @@
 """The errors to expect where there are too many unknowns for `linearised.py`: the same by products with H alone.
 
-tr [H⁻¹]_ii is the mean of z_i · (H⁻¹ z)_i over random signs z, and the step is H⁻¹ Jᵀ P θ. Each is a system in H,
-solved by conjugate gradients with the preconditioner M ⊗ S, M the metric of `gauss_newton.py` and S = VᵀV. Where rows
-are as good as random, the spectrum is Marchenko-Pastur's and the error falls by √q a product, q the unknowns over the
-equations. Where it has not fallen to a tenth after `PRODUCTS`, there are directions that the rows hardly see. Nothing
-is said then: the errors are infinite.
-
-Each probe errs by about sqrt(2 / d): one is enough in many dimensions.
+tr [H⁻¹]_ii is that of `foundation/probing.py`, and the step is H⁻¹ Jᵀ P θ. The preconditioner is M ⊗ S, M the metric of
+`gauss_newton.py` and S = VᵀV. Where rows are as good as random, the spectrum is Marchenko-Pastur's and the error falls
+by √q a product, q the unknowns over the equations. Where products do not settle, there are directions that the rows
+hardly see. Nothing is said then: the errors are infinite.
 """
 
 from dataclasses import dataclass
@@ -15,17 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.foundation.conjugate_gradients import conjugate_gradients
+from exhume.attacks.foundation import probing
 from exhume.attacks.single_layer.gauss_newton import Model, away_from_kinks, linearise
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 
-PRODUCTS = 30
-FALLEN = 0.1
 ROWS_EACH = 4  # equations for each unknown: products of more would take longer and change little
 RIDGE = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Probed:
     """`variances`: tr [H⁻¹]_ii. `step`: how far each candidate would still move. Infinite where neither is known."""
 
@@ -34,24 +29,17 @@ class Probed:
 
     @classmethod
     def at(cls, loss: SpanLoss, fit: Fit, probes: int = 1) -> "Probed":
-        m, d = fit.candidates.shape
+        m = len(fit.candidates)
         rows = min(loss.p, ROWS_EACH * m * loss.unknowns // loss.outputs + 1)
         part = loss.part(rows)
         fit = part.fit(fit.candidates)
         system = _System(part, fit)
         step, settled = system.solve(system.model.descent)
-        stream = torch.Generator().manual_seed(0)
-        total = torch.zeros(m, dtype=torch.float64, device=step.device)
-        for _ in range(probes):
-            signs = torch.randint(0, 2, (m, d), generator=stream).to(step) * 2 - 1
-            signs = part.allowed(signs, fit.candidates)
-            solved, found = system.solve(signs)
-            settled, total = settled and found, total + (signs * solved).double().sum(dim=1) / probes
-        lost = torch.full_like(total, torch.inf)
+        total = system.traces(probes)
         # one probe of all candidates at once has cross terms of either sign: no less than rows alike in all directions
         alike = system.inverse.diagonal().double() * (part.unknowns - part.outputs)
-        total = torch.maximum(total.abs(), alike) * (rows / loss.p)  # rows are alike: all of them tell as much more
-        return cls(total if settled else lost, step if settled else torch.full_like(step, torch.inf))
+        total = torch.maximum(total, alike) * (rows / loss.p)  # rows are alike: all of them tell as much more
+        return cls(total, step if settled else torch.full_like(step, torch.inf))
 
 
 class _System:
@@ -78,9 +66,17 @@ class _System:
         return self.loss.allowed(self.inverse @ directions, self.fit.candidates)
 
     def solve(self, wanted: Float[Tensor, "m d"]) -> tuple[Float[Tensor, "m d"], bool]:
-        """H⁻¹ wanted, and whether what is left of it fell to a tenth."""
-        found = conjugate_gradients(self.curve, wanted, PRODUCTS, FALLEN**2, self.conditioned)
-        return found.x, found.settled
+        """H⁻¹ wanted, and whether no direction hides in what is left of it."""
+        return probing.solve(self.curve, wanted, self.conditioned)
+
+    def traces(self, probes: int) -> Float[Tensor, " m"]:
+        """tr [H⁻¹]_ii, infinite where it is not known."""
+        candidates = self.fit.candidates
+
+        def allowed(directions: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
+            return self.loss.allowed(directions, candidates)
+
+        return probing.traces(self.curve, self.conditioned, allowed, candidates, probes)
 
 
 def _second_moment(loss: SpanLoss) -> Float[Tensor, "d d"] | None:

@@ -11,7 +11,7 @@ from exhume import seeds
 from exhume.attacks.single_layer.span import SpanLoss
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """The projected loss on the rows that the attack may use, and what the attacker knows besides.
 

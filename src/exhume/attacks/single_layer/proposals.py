@@ -25,7 +25,7 @@ EDGE = 1.1
 POOL_EIGENVECTORS, POOL_RANDOM, POOL_STEPS = 8, 24, 6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Proposals:
     """Directions in the order of their weight, at the norm of a sample; `outside` of them leave the noise."""
 

@@ -93,7 +93,7 @@ class Removal:
 
     @property
     def _fewest(self) -> int:
-        """So many candidates are never pruned away: all samples, where their number is told."""
+        """So many candidates are never pruned away: all samples, where their number is given."""
         return max(self.problem.at_least, self.problem.samples or 1)
 
     def needed(self, fit: Fit, at_least: float = 0.0) -> Float[Tensor, "fewer d"]:

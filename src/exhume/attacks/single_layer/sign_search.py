@@ -28,7 +28,7 @@ OPERATIONS = 2e9  # m^3 a start: fewer of them for many candidates
 FINALISTS = 8
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SignForm:
     """f(s) = sᵀ Q s − 2 qᵀ s for signs s in {−1, 1}^m."""
 

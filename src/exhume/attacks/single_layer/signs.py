@@ -54,7 +54,7 @@ def with_opposites(loss: SpanLoss, alone: Fit, floor: float) -> Float[Tensor, "m
 
 
 def trimmed(loss: SpanLoss, fit: Fit, negligible: float) -> Float[Tensor, "fewer d"]:
-    """The candidates that the weights need, without copies and ghosts, and with their signs where these can be told.
+    """The candidates that the weights need, without copies and ghosts, and with their signs where these can be known.
 
     Two passes where the activation is linear plus even, else none.
     """

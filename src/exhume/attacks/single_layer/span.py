@@ -28,8 +28,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.pass_counter import PassCounter
 from exhume.attacks.foundation.projection import (
-    PassCounter,
     Projection,
     independent_outputs,
     invert_gram,
@@ -46,7 +46,7 @@ NEARLY_SINGULAR = 1e-4
 EXACT_BELOW = 1e-8  # a loss that rounding in float32 begins to touch
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit(Projection):
     """`gram` is F Fᵀ (its part orthogonal to W where there is an affine part); `affine_overlap` is F W (WᵀW)⁻¹."""
 

@@ -114,7 +114,7 @@ class SplitNewton(RidgeMethod):
         return replace(self, iterations=START_ITERATIONS, rounds=0, attempts=1)
 
     def steps(self, problem: Problem, resume: State | None = None) -> Iterator[Step]:
-        search = _Search(self, problem, resume)
+        search = _SplitSearch(self, problem, resume)
         for fit in search.run():
             step = search.step(fit)
             yield step
@@ -131,7 +131,7 @@ class SplitNewton(RidgeMethod):
         return repair_signs(problem.loss, candidates)
 
 
-class _Search:
+class _SplitSearch:
     """One run of the attack, in units after each of which a checkpoint can be taken.
 
     Everything that outlives a unit is `LASTING`; random numbers follow from the unit's number.

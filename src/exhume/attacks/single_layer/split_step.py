@@ -108,7 +108,7 @@ def _solve_inside(
     return conjugate_gradients(times, wanted, INNER_PRODUCTS, INNER_TOLERANCE, conditioned).x.inner
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Inside(Stacked):
     """C, and the change of the coefficients that goes with it."""
 

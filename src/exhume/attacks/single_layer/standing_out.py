@@ -8,7 +8,7 @@ removal costs, c₁ ≥ c₂ ≥ … ≥ c_m, the set is cut at a wide gap c_i /
 - no candidate of the lower part explains most of it by itself, as a weak sample would.
 
 Of several such cuts the lowest is taken. While candidates are added where the residual points, that no sample is
-missing can be told once several were added that are all below the cut.
+missing can be known once several were added that are all below the cut.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ MOST = 0.3  # of what is left: a candidate that explains more of it may be a wea
 TRIED = 3  # candidates below the gap that show that no sample is missing
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Standing:
     upper: Bool[Tensor, " m"]
     left: float

@@ -29,7 +29,7 @@ NEARLY_ALL = 0.9  # of the rows looked at are equations of their own: then so ar
 TINY = torch.finfo(torch.float64).tiny
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Structure:
     """`levels` and `vectors` of the likeness of the first rows, out of `of` rows."""
 

@@ -61,7 +61,7 @@ class SubspaceAttack(OnRidgeForm[StagedProblem]):
     name: ClassVar[str] = "subspace"
     auto_place: ClassVar[int | None] = 20
     audit_place: ClassVar[int | None] = 20
-    needs: ClassVar[str] = "It needs a first layer that moved in training from a known start."
+    needs: ClassVar[str] = "It needs a first layer that moved in training from a known start, or came to rest."
     stands_for: ClassVar[Mapping[str, str]] = {"method": "split-newton", "subspace": "known"}
     composition: ClassVar[Composition] = Composition(
         features="φ(Vx + b), the last layer's",
@@ -85,9 +85,12 @@ class SubspaceAttack(OnRidgeForm[StagedProblem]):
 
     @classmethod
     def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
-        if observation.initial_rows is None:
+        if observation.features.is_network or (observation.initial_rows is None and observation.subspace is None):
             return ()
-        why = "The change of the first layer shows the span of the data, which leaves few unknowns."
+        shown = "The change of the first layer shows the span of the data"
+        if observation.subspace is not None:
+            shown = "The span of the data is known"
+        why = f"{shown}, which leaves few unknowns."
         return (PlannedAttack(cls.name, why, seed),)
 
     @classmethod

@@ -22,7 +22,7 @@ from exhume.attacks.foundation.spectrum import Spectrum, rounding, spectrum_of_c
 from exhume.errors import ExhumeError
 from exhume.features.rows import Rows, blocks
 
-SKETCH = 1024  # rows of a sketch: ranks up to half of it can be told
+SKETCH = 1024  # rows of a sketch: ranks up to half of it can be seen
 
 
 def first_layer_spectrum(trained: Rows, initial: Rows, sketch: int = SKETCH) -> Spectrum:
@@ -44,6 +44,9 @@ def _sketches(trained: Rows, initial: Rows, size: int) -> tuple[Float[Tensor, "s
     for block in blocks(trained, min(trained.block_rows, initial.block_rows)):
         ends = [rows.block(block.start, block.stop).cpu() for rows in (trained, initial)]
         unit = max(unit, rounding(ends[0]))
+        # rows that are the same were not trained, as that of a constant feature: weight decay left all of them
+        changed = (ends[0] != ends[1]).any(dim=1, keepdim=True)
+        ends = [values * changed for values in ends]
         if few:
             after[block], before[block] = ends
             continue

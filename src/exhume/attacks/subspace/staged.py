@@ -15,7 +15,8 @@ from torch import Tensor
 from exhume.attacks.foundation.given import Given
 from exhume.attacks.foundation.judgement import Facts, Judgement
 from exhume.attacks.foundation.method import Method
-from exhume.attacks.foundation.projection import PassCounter, removal_costs
+from exhume.attacks.foundation.pass_counter import PassCounter
+from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.single_layer.case import RidgeCase
 from exhume.attacks.single_layer.problem import Problem

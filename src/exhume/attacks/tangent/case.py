@@ -20,7 +20,6 @@ from exhume import seeds
 from exhume.attacks.foundation.certificate import (
     PlaceSplit,
     Unexplained,
-    expected_errors,
     split_places,
     unjudged,
     verdict,
@@ -29,6 +28,7 @@ from exhume.attacks.foundation.given import INITIAL, Given, of_the_samples, with
 from exhume.attacks.foundation.judgement import Facts, Judgement
 from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.modules.coordinates import Coordinates, SpanCoordinates
+from exhume.attacks.tangent.linearised import expected_squares
 from exhume.attacks.tangent.span import TangentSpanLoss
 from exhume.attacks.tangent.view import TangentView, WholeNetwork, look, whole_network
 from exhume.held_out import HeldOut
@@ -121,17 +121,15 @@ class TangentCase:
         if self.unseen is None:
             return Judgement(final.loss, coefficients, unjudged(len(candidates)))
         unseen = self.unseen.predict_loss(candidates, coefficients)
-        # a candidate that moves by dx moves the first layer's rows by (its combined error signals) dxᵀ
-        errors = final.gradients.combined(final.coefficients, loss.units)
         m, c = candidates.shape
-        curvature = errors @ errors.T * (loss.equations / loss.energy) / (c / self.observation.d)
         taken = m * (c - 1 + final.coefficients.shape[1]) / loss.equations
         left = Unexplained(max(final.loss, 0.0), max(unseen, 0.0), self.unseen.equations, taken)
         rows = len(self.split.held_out)
-        errors_to_expect = expected_errors(curvature, left.noise).square()
-        certificate = verdict(errors_to_expect, loss.removal_costs(final), left, rows, self.observation.weights)
+        unknown = torch.full((m,), torch.inf, dtype=torch.float64)
+        squares = unknown if self.condensed else expected_squares(loss, final, left.noise)
+        certificate = verdict(squares, loss.removal_costs(final), left, rows, self.observation.weights)
         if self.condensed:
-            certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED, confidence=(0.0,) * m)
+            certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED)
         if certificate.outcome is Outcome.SPURIOUS and self._by_few_rows(candidates, coefficients, 4 * final.loss):
             certificate = replace(certificate, outcome=Outcome.NOT_CONVERGED)
         return Judgement(final.loss, coefficients, certificate)

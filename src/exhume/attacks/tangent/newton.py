@@ -2,7 +2,7 @@
 
     start    more candidates than samples, from random pictures; quasi-Newton at one sharpness after the other
     regrow   the candidates that the others can best do without are drawn anew, from the second rung of the ladder on
-    prune    down to the number of samples, where it is told or shows in the rank of the first layer
+    prune    down to the number of samples, where it is given or shows in the rank of the first layer
     polish   at the last sharpness
 
 Of the starts, and before and after each regrowth, what has the lowest loss goes on: on weights that were kept aside,
@@ -92,7 +92,7 @@ class TangentAttack(OnRandomRows[TangentProblem]):
         return TangentCase.open(observation, self.looks(), seed, held_out)
 
     def steps(self, problem: TangentProblem, resume: State | None = None) -> Iterator[Step]:
-        yield from _Search(self, problem, resume).steps()
+        yield from _TangentSearch(self, problem, resume).steps()
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _plan(method: TangentAttack, rungs: int, settled: bool) -> tuple[_Unit, ...]
     return (*starts, *regrowth * method.regrowths, _Unit("prune"), _Unit("polish"))
 
 
-class _Search:
+class _TangentSearch:
     """One attack in units, each a run of L-BFGS. A search that was stopped goes on from the start of its last unit."""
 
     def __init__(self, method: TangentAttack, problem: TangentProblem, resume: State | None) -> None:

@@ -25,7 +25,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhume.attacks.foundation.projection import PassCounter, invert_gram
+from exhume.attacks.foundation.pass_counter import PassCounter
+from exhume.attacks.foundation.projection import invert_gram
 from exhume.errors import ExhumeError
 from exhume.features.layered import Gradients, LayeredNetwork
 
@@ -34,7 +35,7 @@ BARELY_EQUAL, NEARLY_EQUAL = 1e-11, 1e-8  # so that the gradients of copies do n
 Targets = Sequence[Float[Tensor, "_ _"] | None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TangentFit:
     """The target projected on the span of the candidates' gradients; `classes` where the rule has any."""
 

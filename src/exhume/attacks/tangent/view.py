@@ -25,7 +25,7 @@ from exhume.features.rows import HeldRows, Rows
 from exhume.observation import Observation
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WholeNetwork:
     """f(x) = W₂ φ(W₁ x) in float64, with its first layer before training where that is known.
 
@@ -82,7 +82,7 @@ class TangentView:
     rule: Rule = "free"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TangentProspect:
     """A network, a target for each of its layers, and the subspace whose coordinates both are in (None: all of R^d)."""
 

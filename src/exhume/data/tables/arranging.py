@@ -9,7 +9,9 @@ column in their order.
 from pathlib import Path
 from typing import Any, get_args
 
-from exhume.data.tables.table import Cell, Column, Encoding, Table, shown
+import numpy as np
+
+from exhume.data.tables.table import Column, Encoding, Table, shown, texts_of
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.json_file import read_json_object
 
@@ -19,37 +21,37 @@ KINDS = f"{NUMBER}, {', '.join(ENCODINGS)} or a list of categories"
 
 
 def arranged(table: Table, path: Path) -> Table:
-    told = read_json_object(path)
+    kinds = read_json_object(path)
     known = {column.name: at for at, column in enumerate(table.columns)}
-    stranger = next((name for name in told if name not in known), None)
-    if stranger is not None or not told:
+    stranger = next((name for name in kinds if name not in known), None)
+    if stranger is not None or not kinds:
         some = ", ".join(list(known)[:8])
         raise UsageError(f"expected columns of the table in {path} ({some}), found {str(stranger)[:40]!r}")
-    columns, cells = [], []
-    for name, kind in told.items():
+    columns, values = [], []
+    for name, kind in kinds.items():
         at = known[name]
-        column, own = _column(table.columns[at], [record[at] for record in table.cells], kind, path)
+        column, own = _column(table.columns[at], table.values[at], kind, path)
         columns.append(column)
-        cells.append(own)
-    return Table(tuple(columns), tuple(zip(*cells, strict=True)))
+        values.append(own)
+    return Table(tuple(columns), tuple(values))
 
 
-def _column(column: Column, cells: list[Cell], kind: Any, path: Path) -> tuple[Column, list[Cell]]:
+def _column(column: Column, values: np.ndarray, kind: Any, path: Path) -> tuple[Column, np.ndarray]:
     if kind == NUMBER:
         if column.categories is not None:
-            raise UsageError(f"expected numbers in the column {column.name!r}, as {path} says, found {cells[0]!r}")
-        return column, cells
-    texts = [shown(cell) for cell in cells]
+            raise UsageError(f"expected numbers in the column {column.name!r}, as {path} says, found {values[0]!r}")
+        return column, values
+    texts = texts_of(values)
     if isinstance(kind, list) and kind and all(isinstance(one, str | int | float) for one in kind):
         categories = tuple(one if isinstance(one, str) else shown(float(one)) for one in kind)
         lost = next((text for text in texts if text not in categories), None)
         if lost is not None or len(set(categories)) != len(categories):
             found = "one twice" if lost is None else f"no {lost!r}"
             raise UsageError(f"expected every category of {column.name!r} once in {path}, found {found}")
-        return Column(column.name, categories, encoding="ordinal"), list(texts)
+        return Column(column.name, categories, encoding="ordinal"), texts
     encoding = next((one for one in ENCODINGS if one == kind), None)
     if encoding is None:
         raise ExhumeError(f"expected {KINDS} for {column.name!r} in {path}, found {str(kind)[:40]!r}")
     if column.categories is None:  # a code: in the order of its numbers, as scikit-learn sorts them
-        return Column(column.name, tuple(map(shown, sorted(set(cells)))), encoding=encoding), list(texts)
-    return Column(column.name, column.categories, encoding=encoding), list(texts)
+        return Column(column.name, tuple(map(shown, np.unique(values).tolist())), encoding=encoding), texts
+    return Column(column.name, column.categories, encoding=encoding), texts

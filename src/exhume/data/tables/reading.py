@@ -3,39 +3,46 @@ can tell from the file."""
 
 import csv
 import math
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from exhume.data.tables.table import MOST_DECIMALS, Cell, Column, Table
+import numpy as np
+
+from exhume.data.tables.table import MOST_DECIMALS, Column, Table
 from exhume.errors import ExhumeError
 from exhume.formats.extras import require
 from exhume.regular_file import regular
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
-MOST_CELLS = 50_000_000
+MOST_CELLS = 20_000_000
+MOST_COLUMNS = 100_000
 LARGEST_FILE = 2**30
 MOST_CATEGORIES = 1000
 FEWEST_TO_TELL = 5
 """Different numbers of a column that all end in zeros: fewer may do so by chance."""
 LONGEST_CELL = 10_000
+LARGEST_WHOLE = 1e15
+"""Python writes larger numbers with an exponent."""
+SMALLER = "give fewer records"
+Made = tuple[Column, np.ndarray]
 
 
 def read_table(path: Path) -> Table:
-    names, records = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
-    if not records:
-        raise ExhumeError(f"expected records in {path}, found none")
+    made = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
+    columns, values = zip(*made, strict=True)
+    return Table(columns, values)
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    if len(names) > MOST_COLUMNS:
+        raise ExhumeError(f"expected at most {MOST_COLUMNS:,} columns in {path}, found {len(names):,}")
     if len(set(names)) != len(names) or not all(name and name.isprintable() for name in names):
         raise ExhumeError(f"expected columns of different names in {path}, found {', '.join(map(repr, names))[:120]}")
-    columns, values = [], []
-    for at, name in enumerate(names):
-        column, cells = _column(name, [record[at] for record in records], path)
-        columns.append(column)
-        values.append(cells)
-    return Table(tuple(columns), tuple(zip(*values, strict=True)))
 
 
-def _read_csv(path: Path) -> tuple[list[str], list[list[Any]]]:
+def _read_csv(path: Path) -> list[Made]:
     """The first line has the names of the columns, unless it is all numbers."""
     try:
         if path.stat().st_size > LARGEST_FILE:
@@ -46,11 +53,12 @@ def _read_csv(path: Path) -> tuple[list[str], list[list[Any]]]:
         raise ExhumeError(f"expected a readable file {path}, found: {problem.strerror}") from problem
     except (csv.Error, UnicodeDecodeError) as problem:
         raise ExhumeError(f"expected CSV in UTF-8 at {path}, found: {problem}") from problem
-    if not lines:
+    bare = bool(lines) and all(_number(cell) is not None for cell in lines[0])
+    if len(lines) < 2 - bare:
         raise ExhumeError(f"expected records in {path}, found none")
-    if all(_number(cell) is not None for cell in lines[0]):
-        return [f"x{at}" for at in range(len(lines[0]))], lines
-    return [name.strip() for name in lines[0]], lines[1:]
+    names = [f"x{at}" for at in range(len(lines[0]))] if bare else [name.strip() for name in lines.pop(0)]
+    _check_names(names, path)
+    return [_column(name, [line[at] for line in lines], path) for at, name in enumerate(names)]
 
 
 def _lines(reader: Any, path: Path) -> Iterator[list[str]]:
@@ -59,59 +67,117 @@ def _lines(reader: Any, path: Path) -> Iterator[list[str]]:
         if not line:
             continue
         width = len(line) if width is None else width
+        if width > MOST_COLUMNS:
+            raise ExhumeError(f"expected at most {MOST_COLUMNS:,} columns in {path}, found {width:,}")
         if len(line) != width:
             raise ExhumeError(f"expected {width} cells per line in {path}, found {len(line)} in line {number}")
         if number * width > MOST_CELLS or any(len(cell) > LONGEST_CELL for cell in line):
-            raise ExhumeError(f"expected at most {MOST_CELLS:,} short cells in {path}, found more or longer ones")
+            raise ExhumeError(
+                f"expected at most {MOST_CELLS:,} short cells in {path}, found more or longer ones; {SMALLER}"
+            )
         yield line
 
 
-def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
+def _read_parquet(path: Path) -> list[Made]:
+    """Column by column: numbers as arrays, texts by their dictionary."""
     parquet = require("pyarrow.parquet", "tables", path)
     try:
         with parquet.ParquetFile(regular(path)) as file:
             meta = file.metadata
+            if meta.num_rows * max(meta.num_columns, 1) > MOST_CELLS:
+                raise ExhumeError(f"expected at most {MOST_CELLS:,} cells in {path}, found claims of more; {SMALLER}")
+            schema = file.schema_arrow
+            names = list(schema.names)
+            _check_names(names, path)
             groups = [meta.row_group(at) for at in range(meta.num_row_groups)]
             parts = [group.column(at) for group in groups for at in range(group.num_columns)]
-            if (
-                meta.num_rows * max(meta.num_columns, 1) > MOST_CELLS
-                or sum(p.total_uncompressed_size for p in parts) > LARGEST_FILE
-            ):
-                raise ExhumeError(f"expected at most {MOST_CELLS:,} cells in {path}, found claims of more")
+            if sum(part.total_uncompressed_size for part in parts) > LARGEST_FILE:
+                raise ExhumeError(f"expected at most {LARGEST_FILE:,} bytes in {path}, found claims of more; {SMALLER}")
             if any(part.file_path for part in parts):
                 raise ExhumeError(f"expected the columns in {path} itself, found some in other files")
+            if not meta.num_rows or not names:
+                raise ExhumeError(f"expected records in {path}, found none")
+        texts = [name for name in names if str(schema.field(name).type).endswith("string")]
+        with parquet.ParquetFile(regular(path), read_dictionary=texts) as file:  # else each text is written out
             table = file.read(use_threads=False)
-            names = list(table.column_names)
-            columns = [table.column(at).to_pylist() for at in range(len(names))]
+            return [_column_of_parquet(name, table.column(at), path) for at, name in enumerate(names)]
     except ExhumeError:
         raise
     except Exception as problem:  # whatever is wrong in a file of unknown origin shows in many ways
         found = " ".join(str(problem).split())[:120]
         raise ExhumeError(f"expected a whole Parquet file at {path}, found: {found}") from problem
-    return names, [list(record) for record in zip(*columns, strict=True)]
 
 
-def _column(name: str, cells: list[Any], path: Path) -> tuple[Column, list[Cell]]:
+def _column_of_parquet(name: str, column: Any, path: Path) -> Made:
+    types = require("pyarrow.types", "tables", path)
+    if column.null_count:
+        raise _no_value(name, column.is_null().to_numpy().argmax() + 1, path)
+    kind = column.type
+    if types.is_dictionary(kind) and not _is_text(kind.value_type, types):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        values = np.asarray(column.to_numpy(), dtype=np.float64)
+        if not np.isfinite(values).all():
+            raise _no_value(name, int(np.isfinite(values).argmin()) + 1, path)
+        return Column(name, decimals=_most_decimals(values, kind) or -_tens(values)), values
+    if not types.is_dictionary(kind):
+        raise ExhumeError(f"expected numbers and texts in {path}, found {kind} in {name!r}")
+    coded = column.unify_dictionaries().combine_chunks()
+    used, codes = np.unique(np.asarray(coded.indices), return_inverse=True)
+    known = coded.dictionary.take(used).to_pylist()
+    if any(len(text) > LONGEST_CELL for text in known):
+        raise ExhumeError(f"expected short cells in {path}, found longer ones in {name!r}")
+    made, values = _column(name, known, path)
+    return made, values[codes]
+
+
+def _is_text(kind: Any, types: Any) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _most_decimals(values: np.ndarray, kind: Any) -> int:
+    if not str(kind).startswith(("float", "double", "halffloat")):
+        return 0
+    known = np.unique(values)
+    if np.abs(known).max() < LARGEST_WHOLE and (known == np.floor(known)).all():
+        return 0
+    most = 0
+    for value in known.tolist():
+        most = max(most, _decimals(value))
+        if most == MOST_DECIMALS:
+            break
+    return most
+
+
+def _no_value(name: str, number: int, path: Path) -> ExhumeError:
+    return ExhumeError(
+        f"expected a value in every cell of {path}, found none in record {number} of {name!r}; fill it as the "
+        "model saw it"
+    )
+
+
+def _too_many(name: str, count: int, path: Path) -> ExhumeError:
+    return ExhumeError(
+        f"expected at most {MOST_CATEGORIES:,} categories of {name!r} that can be printed in {path}, found "
+        f"{count:,}; leave out columns that the model did not see"
+    )
+
+
+def _column(name: str, cells: Sequence[str], path: Path) -> Made:
+    """Of texts: numbers, where all of them are."""
     for number, cell in enumerate(cells, start=1):
-        if cell is None or (isinstance(cell, str) and not cell.strip()):
-            raise ExhumeError(
-                f"expected a value in every cell of {path}, found none in record {number} of {name!r}; fill it as the "
-                "model saw it"
-            )
-        if not isinstance(cell, str | int | float | bool):
-            raise ExhumeError(f"expected numbers and texts in {path}, found {type(cell).__name__} in {name!r}")
+        if not cell.strip():
+            raise _no_value(name, number, path)
     numbers = [_number(cell) for cell in cells]
     known = [number for number in numbers if number is not None]
     if len(known) == len(cells):
-        return Column(name, decimals=max(map(_decimals, cells)) or -_tens(known)), list(known)
-    texts = [str(cell).strip() for cell in cells]
+        values = np.array(known, dtype=np.float64)
+        return Column(name, decimals=max(map(_decimals, cells)) or -_tens(values)), values
+    texts = np.array([sys.intern(cell.strip()) for cell in cells], dtype=object)
     categories = tuple(sorted(set(texts)))
     if len(categories) > MOST_CATEGORIES or not all(text.isprintable() for text in categories):
-        raise ExhumeError(
-            f"expected at most {MOST_CATEGORIES:,} categories of {name!r} that can be printed in {path}, found "
-            f"{len(categories):,}; leave out columns that the model did not see"
-        )
-    return Column(name, categories), list(texts)
+        raise _too_many(name, len(categories), path)
+    return Column(name, categories), texts
 
 
 def _number(cell: Any) -> float | None:
@@ -122,15 +188,16 @@ def _number(cell: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _tens(values: list[float]) -> int:
+def _tens(values: np.ndarray) -> int:
     """How many zeros all numbers of a column end in; none of a column with too few numbers to tell.
 
-    >>> _tens([1200.0, 300.0, 500.0, 0.0, 700.0]), _tens([1200.0, 300.0])
+    >>> _tens(np.array([1200.0, 300.0, 500.0, 0.0, 700.0])), _tens(np.array([1200.0, 300.0]))
     (2, 0)
     """
-    if len(set(values)) < FEWEST_TO_TELL:
+    known = np.unique(values)
+    if len(known) < FEWEST_TO_TELL:
         return 0
-    common = str(math.gcd(*map(int, values)))
+    common = str(math.gcd(*map(int, known)))
     return min(MOST_DECIMALS, len(common) - len(common.rstrip("0")))
 
 

@@ -31,9 +31,9 @@ def _change(found: Adapter, where: str) -> Finding:
     ranks = sorted({layer.rank for layer in found.changes})
     shown = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]} to {ranks[-1]}"
     fewest = min(((_dimensions(layer), layer) for layer in found.changes), key=lambda pair: pair[0] - pair[1].rank)
-    told = ""
+    fewer = ""
     if fewest[0] < fewest[1].rank:
-        told = (
+        fewer = (
             f"; that of {fewest[1].name} has {fewest[0]} of {fewest[1].rank} dimensions: {fewest[0]} records left a "
             "trace in it, or more that are alike, and it shows which"
         )
@@ -45,7 +45,7 @@ def _change(found: Adapter, where: str) -> Finding:
         what=f"the change of {count:,} layer{'' if count == 1 else 's'}, by LoRA of rank {shown}",
         where=where,
         gives_away=f"what training changed, exactly, with its start; of each input at most {ranks[-1]} numbers per "
-        f"layer{told}",
+        f"layer{fewer}",
         remedy=REMEDY,
         attack="exhume rank FOLDER --candidates DATA: which records the layer was trained on",
     )

@@ -12,9 +12,18 @@ NAMED = re.compile(
     r"(x|y|data|inputs?|images?|features|embeddings?)?_?(train|training|val|valid|test)(_?(x|data|set|inputs|images|features))?)$",
     re.IGNORECASE,
 )
+STORES = re.compile(
+    r"^(replay_buffer|support_set|memory_bank|episodic_memory|exemplars?(_set)?|coreset|core_set|"
+    r"inducing_(points?|inputs?))$",
+    re.IGNORECASE,
+)
+"""What a model keeps records in, under any name below it."""
+LEARNT = ("inducing",)
+"""These begin at records, and may have been trained away from them."""
+_WEIGHTS = re.compile(r"(weight|bias|kernel|kernel:0)$")
 OWN = {
     "truth": "training records, kept by exhume for scoring",
-    "known-samples": "training records that an attack was told",
+    "known-samples": "training records that an attack was given",
     "reconstruction": "records that an attack recovered",
     "snapshots": "records that an attack recovered on its way",
     "training-checkpoint": "the state of a training, with its momentum",
@@ -23,30 +32,37 @@ OWN = {
 
 def find(inventory: Inventory) -> Iterator[Finding]:
     for file, contents in inventory.models:
-        told = contents.values.get("exhume")
-        own = told.get("kind") if isinstance(told, dict) else None
-        if isinstance(own, str) and own in OWN:
-            yield _own(file, own)
+        own = contents.values.get("exhume")
+        kind = own.get("kind") if isinstance(own, dict) else None
+        if isinstance(kind, str) and kind in OWN:
+            yield _own(file, kind)
             continue
         for name, array in contents.arrays.items():
-            last = re.split(r"[./]", name)[-1]
-            rows = (
-                rows_of(array)
-                if NAMED.match(last) and not re.search(r"(weight|bias|embed\w*\.weight)$", name)
-                else None
-            )
+            shown = name if _as_data(name) else array.name  # an ONNX constant has a name of its own
+            told = _as_data(shown)
+            rows = None if told is None else rows_of(array)
             if rows is not None:
                 yield Finding(
                     rule="data-array",
                     holds=Holds.RECORDS,
-                    certainty=Certainty.LIKELY,
-                    what=f"{rows.count:,} rows of {rows.columns:,} numbers under the name {name[:60]!r}",
+                    certainty=Certainty.POSSIBLE if str(told).startswith(LEARNT) else Certainty.LIKELY,
+                    what=f"{rows.count:,} rows of {rows.columns:,} numbers under the name {shown[:60]!r}",
                     where=f"{file.name}: {name}",
                     gives_away="records, if the name means what it says",
                     remedy="delete it",
                     attack=READ_IT,
                     rows=rows,
                 )
+
+
+def _as_data(name: str) -> str | None:
+    """The part of a name that says that data is under it: its last part that is no number, or a store of records."""
+    if _WEIGHTS.search(name):
+        return None
+    parts = [part.lower() for part in re.split(r"[./]", name)]
+    while len(parts) > 1 and parts[-1].isdigit():  # train_inputs.0
+        parts.pop()
+    return next((part for part in parts if STORES.match(part)), parts[-1] if NAMED.match(parts[-1]) else None)
 
 
 def _own(file: ScannedFile, kind: str) -> Finding:

@@ -12,8 +12,8 @@ from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory
 
 NAMED = re.compile(r"(^|[./_])(wte|tok_embeddings|embed\w*|shared)([./_]|$)")
-MOST_BYTES = 256 * 2**20
-"""Of two tables that are compared: more would take longer than a scan may."""
+MOST_BYTES = 512 * 2**20
+"""Of all tables that are compared, eight for each number: more would take longer than a scan may."""
 BLOCK = 4096
 
 
@@ -27,11 +27,14 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             if len(array.shape) != 2 or array.shape[0] < array.shape[1] or not NAMED.search(name.lower()):
                 continue
             before = tables.setdefault((own_name(name), array.shape), (file.name, array))
-            left -= 8 * array.numbers
             if before[1] is array:
                 yield _one(file.name, name, array)
-            elif left >= 0:
+                continue
+            left -= 16 * array.numbers
+            if left >= 0:
                 yield from _two(before, (file.name, array))
+            else:
+                yield _not_compared(before, (file.name, array))
 
 
 def _one(where: str, name: str, array: StoredArray) -> Finding:
@@ -44,6 +47,19 @@ def _one(where: str, name: str, array: StoredArray) -> Finding:
         gives_away="held against the table before training: which words or users occurred in it",
         remedy="keep the table frozen, or publish no earlier state of it",
         attack="compare rows with the public model that training began with: rows that moved are words that occurred",
+    )
+
+
+def _not_compared(first: tuple[str, StoredArray], second: tuple[str, StoredArray]) -> Finding:
+    return Finding(
+        rule="embedding-rows",
+        holds=Holds.LEAD,
+        certainty=Certainty.POSSIBLE,
+        what=f"two states of an embedding table of {first[1].shape[0]:,} rows, too large for a scan: not compared",
+        where=f"{first[0]}: {first[1].name} and {second[0]}: {second[1].name}",
+        gives_away="which words or users occurred in the training between the two states, where single rows differ",
+        remedy="publish one state",
+        attack="compare their rows: the numbers of the rows that differ are the words",
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from exhume.formats.contents import Contents, StoredObject
+from exhume.scanning.beside_rows import with_labels_and_names
 from exhume.scanning.finders.stored_neighbours import PRECOMPUTED, compared_with
 from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds, StoredRows
 from exhume.scanning.inventory import Inventory
@@ -21,6 +22,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             for name in ATTRIBUTES:
                 rows = rows_of(model.members.get(name))
                 if rows is not None:
+                    rows = with_labels_and_names(rows, model, contents)
                     targets = ", and their targets in y_train_" if "y_train_" in model.members else ""
                     yield Finding(
                         rule="kernel-basis",

@@ -18,6 +18,8 @@ BUFFERS = (
     "max_exp_avg_sq",
 )
 """As torch names them. `exp_avg` and `momentum_buffer` are the last gradients themselves, averaged."""
+REMEDY = "publish the weights alone: model.state_dict() in torch, load_model(PATH, compile=False) in Keras"
+REMEDY_OF_SCIKIT = "del model._optimizer before it is saved: it is for partial_fit and warm_start only"
 SCIKIT_OPTIMISERS = ("AdamOptimizer", "SGDOptimizer")
 _KERAS = re.compile(r"^(optimizer/vars/([2-9]|\d{2,})$|optimizer_weights/)")
 
@@ -32,7 +34,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             )
         for optimiser in contents.objects_of(*SCIKIT_OPTIMISERS):
             what = f"the state of scikit-learn's {optimiser.class_name}"
-            yield _finding(what, f"{file.name}: {optimiser.where}", Certainty.CERTAIN)
+            yield _finding(what, f"{file.name}: {optimiser.where}", Certainty.CERTAIN, REMEDY_OF_SCIKIT)
     for file in inventory.files:
         if file.program is not None:
             words = [word for word in BUFFERS if word in file.program.words]
@@ -44,7 +46,7 @@ def _buffers(contents: Contents) -> list[str]:
     return [name for name in contents.arrays if name.rpartition(".")[2] in BUFFERS or _KERAS.search(name)]
 
 
-def _finding(what: str, where: str, certainty: Certainty) -> Finding:
+def _finding(what: str, where: str, certainty: Certainty, remedy: str = REMEDY) -> Finding:
     return Finding(
         rule="optimiser-state",
         holds=Holds.LEAD,
@@ -53,6 +55,6 @@ def _finding(what: str, where: str, certainty: Certainty) -> Finding:
         where=where,
         gives_away="gradients of the last batches: for a dense layer behind the input these are training records, "
         "weighted; no start of training is needed to use them",
-        remedy="publish the weights alone: model.state_dict() in torch, load_model(PATH, compile=False) in Keras",
+        remedy=remedy,
         attack="exhume audit: silent units on the momentum buffer or exp_avg",
     )

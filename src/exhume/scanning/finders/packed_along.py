@@ -19,6 +19,7 @@ KINDS = {
         ".xlsx",
         ".xls",
         ".sqlite",
+        ".sqlite3",
         ".db",
         ".sas7bdat",
         ".dta",
@@ -26,10 +27,51 @@ KINDS = {
     "texts, one record per line": (".jsonl", ".ndjson"),
     "data in a format for training": (".tfrecord", ".tfrecords", ".lmdb", ".mat", ".rec", ".idx"),
     "pictures": (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".gif", ".dcm", ".nii"),
+    "stores of vectors": (".faiss", ".annoy", ".hnsw", ".usearch"),
     "recordings": (".wav", ".mp3", ".flac", ".ogg", ".mp4", ".avi"),
 }
-WORDS = ("train", "training", "data", "dataset", "datasets", "records", "samples", "examples", "patients", "users")
+WORDS = (
+    "train",
+    "training",
+    "data",
+    "dataset",
+    "datasets",
+    "records",
+    "samples",
+    "examples",
+    "patients",
+    "users",
+    "predictions",
+    "corpus",
+    "chroma",
+    "faiss",
+)
 """In the name of a file or a folder: a table of results has none of them."""
+KINDS_BY_WORD = {"texts": (".txt", ".json", ".xml"), "stores of vectors": (".index",)}
+"""Of these most are something else: they count where one of the words is in the name of the file itself."""
+NO_DATA = (
+    "args",
+    "arguments",
+    "card",
+    "config",
+    "configs",
+    "history",
+    "info",
+    "infos",
+    "log",
+    "logs",
+    "metadata",
+    "metrics",
+    "params",
+    "requirements",
+    "results",
+    "schema",
+    "settings",
+    "state",
+    "stats",
+    "summary",
+)
+"""What is told of training beside it: train_results.json, dataset_info.json."""
 ARCHIVES = (".tar", ".tgz", ".gz", ".zip", ".7z", ".rar", ".bz2", ".xz", ".zst")
 DRAWN = ("logo", "banner", "figure", "fig", "plot", "curve", "confusion", "architecture", "diagram", "screenshot")
 """Pictures of something else."""
@@ -42,7 +84,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             continue
         if file.suffix in ARCHIVES and file.kind is None:
             yield from _archive(file)
-        kind = _kind(file.suffix)
+        kind = _kind(file.suffix) or _kind_by_word(file)
         if kind is not None and not (kind == "pictures" and any(word in file.path.stem.lower() for word in DRAWN)):
             folder = PurePosixPath(file.name).parent.as_posix()
             found.setdefault((kind, folder), []).append(file)
@@ -51,7 +93,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _finding(kind: str, folder: str, files: list[ScannedFile]) -> Finding:
-    words = {word for file in files for word in re.split(r"[\W_\d]+", file.name.lower())}
+    words = {word for file in files for word in _words(file.name)}
     certainty = Certainty.LIKELY if words & set(WORDS) else Certainty.POSSIBLE
     where = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1:,} more"
     several = "s" if len(files) > 1 else ""
@@ -86,6 +128,17 @@ def _archive(file: ScannedFile) -> Iterator[Finding]:
         remedy="unpack it and scan the folder, or leave it out",
         attack="none is needed: unpack it",
     )
+
+
+def _kind_by_word(file: ScannedFile) -> str | None:
+    words = _words(file.path.stem)
+    if not words & set(WORDS) or words & set(NO_DATA):
+        return None
+    return next((kind for kind, suffixes in KINDS_BY_WORD.items() if file.suffix in suffixes), None)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[\W_\d]+", name.lower()))
 
 
 def _kind(suffix: str) -> str | None:

@@ -21,6 +21,7 @@ KEEPERS = {
             "LabelPropagation",
             "LabelSpreading",
             "KernelDensity",
+            "HDBSCAN",
         ),
         "all training records",
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from exhume.formats.contents import StoredArray
+from exhume.formats.contents import StoredArray, StoredObject
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory
 
@@ -25,6 +25,13 @@ def find(inventory: Inventory) -> Iterator[Finding]:
                 yield _finding(
                     count, model.class_name, f"{file.name}: {model.where or model.class_name}.{attribute}", gives_away
                 )
+        for model in contents.objects_of("SplineTransformer"):
+            splines = model.members.get("bsplines_")
+            knots = [part.array("_t") for part in splines or () if isinstance(part, StoredObject)]
+            count = sum(found is not None for found in knots)
+            if count and isinstance(model.members.get("knots"), str):  # knots that the user chose tell nothing
+                where = f"{file.name}: {model.where or model.class_name}.bsplines_"
+                yield _finding(2 * count, model.class_name, where, KEPT["MinMaxScaler"][1])
         quantiles = contents.arrays.get("quantiles") if contents.kind == "ONNX" else None
         if quantiles is not None and quantiles.numbers:
             yield _finding(quantiles.numbers, "ONNX", f"{file.name}: {quantiles.name}", KEPT["QuantileTransformer"][1])

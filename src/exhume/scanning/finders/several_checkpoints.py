@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from exhume.checkpoint_names import own_name
+from exhume.formats.chain_of_tensors import natural
 from exhume.formats.contents import Contents
 from exhume.scanning.finders.optimiser_states import BUFFERS
+from exhume.scanning.finders.starts import named_first
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, ScannedFile
 
@@ -20,6 +22,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             alike.setdefault(shapes, []).append(file)
     for shapes, files in alike.items():
         if len(files) > 1:
+            files = sorted(files, key=lambda file: (not named_first(file.name), natural(file.name)))
             shown = ", ".join(file.name for file in files[:4]) + (
                 f" and {len(files) - 4} more" if len(files) > 4 else ""
             )

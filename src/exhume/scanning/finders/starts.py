@@ -7,9 +7,10 @@ from typing import Any
 
 from exhume.errors import ExhumeError
 from exhume.formats.json_file import read_json_value
+from exhume.private_paths import without_folders
 from exhume.regular_file import regular
 from exhume.scanning.finding import Certainty, Finding, Holds
-from exhume.scanning.inventory import Inventory, ScannedFile
+from exhume.scanning.inventory import Inventory, ScannedFile, Unread
 
 SEEDS = ("seed", "random_seed", "manual_seed", "torch_seed", "rng_seed", "data_seed", "global_seed", "seed_everything")
 STREAMS = ("rng_state", "torch_rng_state", "cpu_rng_state", "random_rng_state", "np_rng_state", "rng_states")
@@ -29,9 +30,10 @@ _FIRST_FILE = re.compile(
     r"(^|[-_./])(init|initial|initialization|before|step[-_]?0+|epoch[-_]?0+|checkpoint-0+)([-_./]|$)"
 )
 LARGEST_SETTINGS = 2**20
+"""So many characters of settings are searched for a seed."""
 
 
-def find(inventory: Inventory) -> Iterator[Finding]:
+def find(inventory: Inventory) -> Iterator[Finding | Unread]:
     for file, contents in inventory.models:
         for name, value in contents.values.items():
             if name.rpartition(".")[2].lower() in SEEDS and type(value) is int:
@@ -48,13 +50,18 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             yield _stream(file.name)
     models = [file for file, _ in inventory.models]
     for file in models:
-        if len(models) > 1 and _FIRST_FILE.search(file.name.lower()):
+        if len(models) > 1 and named_first(file.name):
             yield _weights("a file named as a first state, beside others", file.name, Certainty.LIKELY)
     for file in inventory.files:
         yield from _beside(file)
 
 
-def _beside(file: ScannedFile) -> Iterator[Finding]:
+def named_first(name: str) -> bool:
+    """Whether a file is called as what training began with."""
+    return _FIRST_FILE.search(name.lower()) is not None
+
+
+def _beside(file: ScannedFile) -> Iterator[Finding | Unread]:
     """Settings that lie beside a model: JSON, YAML and the like as text, pickles as words."""
     if file.program is not None:
         for word in SEEDS:
@@ -62,24 +69,27 @@ def _beside(file: ScannedFile) -> Iterator[Finding]:
                 yield _seed(file.program.pairs[word], f"{file.name}: {word}", Certainty.LIKELY)
     if file.path.name.startswith(("rng_state", "random_states")):
         yield _stream(file.name)
-    if file.suffix in _SETTINGS and file.contents is None and 0 < file.size <= LARGEST_SETTINGS:
+    if file.suffix in _SETTINGS and file.contents is None and file.size:
         if file.path.name in ("config.json", "adapter_config.json"):
             yield from _base(file)
         try:
-            text = regular(file.path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            with regular(file.path).open(encoding="utf-8", errors="replace") as opened:
+                text = opened.read(LARGEST_SETTINGS)
+        except OSError as problem:
+            yield Unread(file.name, f"could not be opened: {problem.strerror}")
             return
-        told = dict.fromkeys((name.lower(), int(value)) for name, value in _LINE.findall(text))
-        for name, value in told:
+        seeds = dict.fromkeys((name.lower(), int(value)) for name, value in _LINE.findall(text))
+        for name, value in seeds:
             yield _seed(value, f"{file.name}: {name}", Certainty.LIKELY)
 
 
-def _base(file: ScannedFile) -> Iterator[Finding]:
+def _base(file: ScannedFile) -> Iterator[Finding | Unread]:
     try:
-        told = read_json_value(file.path)
-    except ExhumeError:
+        content = read_json_value(file.path)
+    except ExhumeError as problem:
+        yield Unread(file.name, without_folders(str(problem)))
         return
-    settings: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    settings: Mapping[str, Any] = content if isinstance(content, dict) else {}
     base = settings.get("base_model_name_or_path") or settings.get("_name_or_path")
     if isinstance(base, str) and base.strip():
         shown = base.rstrip("/").rpartition("/")[2] if base.startswith(("/", "~", ".")) else base

@@ -31,8 +31,8 @@ def find(inventory: Inventory) -> Iterator[Finding]:
         for model in contents.objects_of(*PER_CLASS):
             means, counts = (model.array(name) for name in PER_CLASS[model.class_name])
             if means is not None and counts is not None and len(means.shape) == 2:
-                told = np.asarray(counts.read()).ravel()
-                sizes = _sizes(told, means.shape[0]) if model.class_name == "KMeans" else told[: means.shape[0]]
+                counted = np.asarray(counts.read()).ravel()
+                sizes = _sizes(counted, means.shape[0]) if model.class_name == "KMeans" else counted[: means.shape[0]]
                 single = np.flatnonzero(sizes == 1)
                 if len(single):
                     yield _single(model, f"{file.name}: {model.where or model.class_name}", means, single)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from exhume.formats.contents import Contents, StoredArray, StoredObject
+from exhume.scanning.beside_rows import with_labels_and_names
 from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds, StoredRows
 from exhume.scanning.inventory import Inventory
 from exhume.scanning.stored_rows import rows_of, whole_numbers
@@ -14,6 +15,7 @@ KEPT_BY_CLASS = {
     "LabelSpreading": "X_",
     "AffinityPropagation": "cluster_centers_",
     "DBSCAN": "components_",
+    "HDBSCAN": "_raw_data",
 }
 """Attributes with a general name that hold records in these classes."""
 TREES = ("KDTree", "BallTree", "KDTree64", "BallTree64", "KDTree32", "BallTree32")
@@ -32,6 +34,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             rows = None if name is None else rows_of(model.members.get(name), _numbers(model))
             if rows is not None and PRECOMPUTED not in (model.members.get("metric"), model.members.get("affinity")):
                 kept.append(model)
+                rows = with_labels_and_names(rows, model, contents)
                 own = in_own_units(rows, model, contents)
                 yield _finding(
                     own or rows, f"{file.name}: {_place(model)}.{name}", model.class_name, model, own is not None
@@ -41,7 +44,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _trees(name: str, contents: Contents, kept: list[StoredObject]) -> Iterator[Finding]:
-    """A tree of a model whose rows are found already is the same rows once more, and not told twice."""
+    """A tree of a model whose rows are found already is the same rows once more, and not reported twice."""
     for tree in contents.objects_of(*TREES):
         if any(tree.where.startswith(f"{model.where}." if model.where else "") for model in kept):
             continue
@@ -83,14 +86,13 @@ def compared_with(contents: Contents) -> Iterator[tuple[str, StoredRows]]:
 
 
 def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None, own_units: bool = False) -> Finding:
-    labels = model is not None and isinstance(model.members.get("_y"), StoredArray)
     return Finding(
         rule="stored-neighbours",
         holds=Holds.RECORDS,
         certainty=Certainty.CERTAIN,
         what=f"{rows.count:,} stored records of {rows.columns:,} numbers ({kind})",
         where=where,
-        gives_away=f"every record that the model looks up{', with its label' if labels else ''}"
+        gives_away=f"every record that the model looks up{', with its label' if rows.labels is not None else ''}"
         f"{', ' + OWN_UNITS if own_units else ''}",
         remedy=REMEDY,
         attack=READ_IT,
@@ -100,7 +102,7 @@ def _finding(rows: StoredRows, where: str, kind: str, model: StoredObject | None
 
 def _numbers(model: StoredObject) -> tuple[int, ...] | None:
     told = whole_numbers(model.members.get("core_sample_indices_") or model.members.get("cluster_centers_indices_"))
-    rows = model.array("_fit_X") or model.array("X_")
+    rows = model.array("_fit_X") or model.array("X_") or model.array("_raw_data")
     return told if rows is None else tuple(range(rows.shape[0])) if rows.shape else None
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from exhume.formats.contents import StoredArray, StoredObject
+from exhume.scanning.beside_rows import with_labels_and_names
 from exhume.scanning.finding import READ_IT, Certainty, Finding, Holds, StoredRows
 from exhume.scanning.inventory import Inventory
 from exhume.scanning.stored_rows import rows_of, whole_numbers
@@ -19,6 +20,7 @@ def find(inventory: Inventory) -> Iterator[Finding]:
         for machine in contents.objects_of(*MACHINES):
             rows = rows_of(machine.array("support_vectors_"), whole_numbers(machine.members.get("support_")))
             if rows is not None:
+                rows = with_labels_and_names(rows, machine, contents)
                 own = in_own_units(rows, machine, contents)
                 where = f"{file.name}: {machine.where or machine.class_name}.support_vectors_"
                 yield _finding(own or rows, where, machine, OWN_UNITS if own else "as the model saw them")
@@ -41,14 +43,14 @@ def _rows_of_node(node: StoredObject) -> StoredRows | None:
 
 
 def _finding(rows: StoredRows, where: str, machine: StoredObject, how: str) -> Finding:
-    told = "" if rows.numbers is None else ", with their numbers in the training set"
+    numbered = "" if rows.numbers is None else ", with their numbers in the training set"
     return Finding(
         rule="support-vectors",
         holds=Holds.RECORDS,
         certainty=Certainty.CERTAIN,
         what=f"{rows.count:,} support vectors of {rows.columns:,} numbers ({machine.class_name})",
         where=where,
-        gives_away=f"{rows.count:,} training records {how}{told}",
+        gives_away=f"{rows.count:,} training records {how}{numbered}",
         remedy=REMEDY,
         attack=READ_IT,
         rows=rows,

@@ -6,8 +6,9 @@ from typing import Any
 from exhume.errors import ExhumeError
 from exhume.formats.contents import StoredArray
 from exhume.formats.json_file import read_json_value
+from exhume.private_paths import without_folders
 from exhume.scanning.finding import Certainty, Finding, Holds
-from exhume.scanning.inventory import Inventory, ScannedFile
+from exhume.scanning.inventory import Inventory, Unread
 
 VECTORISERS = {
     "CountVectorizer": "vocabulary_",
@@ -20,7 +21,7 @@ TOKENISERS = ("vocab.json", "vocab.txt", "tokenizer.json", "merges.txt", "spiece
 ADDED = "added_tokens.json"
 
 
-def find(inventory: Inventory) -> Iterator[Finding]:
+def find(inventory: Inventory) -> Iterator[Finding | Unread]:
     for file, contents in inventory.models:
         for model in contents.objects_of(*VECTORISERS):
             attribute = VECTORISERS[model.class_name]
@@ -38,7 +39,11 @@ def find(inventory: Inventory) -> Iterator[Finding]:
     for file in inventory.files:
         name = file.path.name
         if name == ADDED:
-            count = _entries(file)
+            try:
+                count = _count(read_json_value(file.path))
+            except ExhumeError as problem:
+                yield Unread(file.name, without_folders(str(problem)))
+                continue
             if count:
                 yield _words(count, "tokens that were added to a tokeniser", file.name, Certainty.LIKELY)
         elif name in TOKENISERS:
@@ -64,10 +69,3 @@ def _words(count: int | None, kind: str, where: str, certainty: Certainty) -> Fi
 
 def _count(values: Any) -> int:
     return values.numbers if isinstance(values, StoredArray) else len(values) if isinstance(values, list | dict) else 0
-
-
-def _entries(file: ScannedFile) -> int:
-    try:
-        return _count(read_json_value(file.path))
-    except ExhumeError:
-        return 0

@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-
-from exhume_papers.figures.width_figures import Curve, draw_angles, draw_falsification, draw_recovery
+from width_figures import Curve, draw_angles, draw_falsification, draw_recovery
 
 RECOVERY = [
     Curve("r = 5", "d = 40, numbers 30", [30, 60], [0.0, 1.0]),

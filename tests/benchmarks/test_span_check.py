@@ -1,13 +1,13 @@
 import pytest
 import torch
+from span_check import SpanCheck, check_span, span_of
 from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume_papers.networks.resnet import ResNet
 from exhume_papers.networks.two_layer import TwoLayer
 from exhume_papers.victims.descent import train_module
-from exhume_papers.victims.recipe import Recipe
-from exhume_papers.victims.span_check import SpanCheck, check_span, span_of
+from exhume_papers.victims.recipe import DescentRecipe
 
 N, D, H = 5, 20, 300
 
@@ -16,7 +16,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def checked(recipe: Recipe, model: nn.Module | None = None) -> SpanCheck:
+def checked(recipe: DescentRecipe, model: nn.Module | None = None) -> SpanCheck:
     inputs, targets = drawn(N, D), torch.eye(N, dtype=torch.float64)
     model = model or TwoLayer(drawn(H, D, seed=1) / D**0.5, drawn(N, H, seed=2) / H**0.5)
     trained = train_module(model, inputs, targets, "square", recipe)
@@ -50,8 +50,10 @@ def test_a_span_that_is_everything_says_nothing_about_the_start() -> None:
     assert (found.scale, found.rank, found.dimension) == (1.0, 3, 3)
 
 
-@pytest.mark.parametrize("recipe", [Recipe(), Recipe(method="sgd", batch_size=2), Recipe(momentum=0.8)])
-def test_gradient_descent_keeps_the_first_layer_in_the_span_and_the_head_up_to_drift(recipe: Recipe) -> None:
+@pytest.mark.parametrize(
+    "recipe", [DescentRecipe(), DescentRecipe(method="sgd", batch_size=2), DescentRecipe(momentum=0.8)]
+)
+def test_gradient_descent_keeps_the_first_layer_in_the_span_and_the_head_up_to_drift(recipe: DescentRecipe) -> None:
     check = checked(recipe)
     assert check.first.outside < 1e-20
     assert check.first.largest_angle < 1e-4
@@ -59,14 +61,14 @@ def test_gradient_descent_keeps_the_first_layer_in_the_span_and_the_head_up_to_d
 
 
 def test_weight_decay_is_undone_by_the_best_multiple_of_the_start() -> None:
-    check = checked(Recipe(weight_decay=0.02, steps=300))
+    check = checked(DescentRecipe(weight_decay=0.02, steps=300))
     assert check.first.outside > 0.1
     assert check.first.outside_rescaled < 1e-20
     assert check.head.outside_rescaled < 0.05 < check.head.outside
 
 
 def test_adam_leaves_the_span() -> None:
-    check = checked(Recipe(method="adam", step_size=1e-3))
+    check = checked(DescentRecipe(method="adam", step_size=1e-3))
     assert check.first.outside > 0.05
     assert check.first.largest_angle > 5
     assert check.head.outside > 0.1
@@ -76,7 +78,7 @@ def test_biases_are_weights_of_a_constant_input() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(D, H), nn.Tanh(), nn.Linear(H, N)).double()
-    check = checked(Recipe(), model)
+    check = checked(DescentRecipe(), model)
     assert check.first.outside < 1e-20
     assert check.first.dimension == D + 1
     assert check.head.outside < 0.05
@@ -85,7 +87,7 @@ def test_biases_are_weights_of_a_constant_input() -> None:
 def test_a_convolution_moves_in_the_span_of_patches() -> None:
     inputs, targets = drawn(2, 192), torch.tensor([[-1.0], [1.0]]).double()
     model = ResNet(8, 6, 1, torch.Generator().manual_seed(0), kernel=8, padding=0, blocks=1).double()
-    trained = train_module(model, inputs, targets, "square", Recipe(steps=50))
+    trained = train_module(model, inputs, targets, "square", DescentRecipe(steps=50))
     check = check_span(trained.model, trained.initial, inputs)
     assert (check.first.rank, check.first.dimension) == (2, 192)
     assert check.first.outside < 1e-20

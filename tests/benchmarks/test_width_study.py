@@ -1,5 +1,6 @@
-from exhume_papers.studies.width_study import AngleTrial, MomentTrial, WidthTrial
-from exhume_papers.victims.recipe import Recipe
+from width_study import AngleTrial, MomentTrial, WidthTrial
+
+from exhume_papers.victims.recipe import DescentRecipe
 
 
 def test_a_known_subspace_is_enough_at_a_width_below_the_threshold() -> None:
@@ -10,10 +11,10 @@ def test_a_known_subspace_is_enough_at_a_width_below_the_threshold() -> None:
 
 
 def test_the_angle_is_small_after_descent_and_large_after_adam() -> None:
-    angle, exact = AngleTrial(3, 20, 4, 40, Recipe(steps=50), 0).run()
+    angle, exact = AngleTrial(3, 20, 4, 40, DescentRecipe(steps=50), 0).run()
     assert exact
     assert angle < 1e-4
-    angle, exact = AngleTrial(3, 20, 4, 40, Recipe(method="adam", steps=50), 0).run()
+    angle, exact = AngleTrial(3, 20, 4, 40, DescentRecipe(method="adam", steps=50), 0).run()
     assert not exact
     assert angle > 1e-2
 

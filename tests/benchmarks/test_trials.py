@@ -3,10 +3,10 @@ import math
 from pathlib import Path
 
 import pytest
+from trials import Trials
 
 from exhume.errors import ExhumeError
-from exhume_papers.studies.trials import Trials
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 
 
 def test_a_trial_is_run_once_and_kept_for_the_next_time(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_a_trial_is_run_once_and_kept_for_the_next_time(tmp_path: Path) -> None:
         runs.append(1)
         return 3, True
 
-    description = {"width": 5, "recipe": Recipe(momentum=0.5)}
+    description = {"width": 5, "recipe": DescentRecipe(momentum=0.5)}
     trials = Trials(tmp_path / "study" / "trials.jsonl")
     assert trials(description, run) == trials(dict(reversed(description.items())), run) == [3, True]
     assert Trials(trials.path)(description, run) == [3, True]

@@ -20,7 +20,7 @@ from exhume.features.rows import hold
 from exhume.metrics.errors import evaluate
 from exhume_papers.studies.principal_angles import principal_angles
 from exhume_papers.victims.random_features import RandomFeaturesConfig, draw_rows, train_random_features
-from exhume_papers.victims.recipe import Recipe
+from exhume_papers.victims.recipe import DescentRecipe
 from exhume_papers.victims.two_layer import TwoLayerConfig, train_two_layer
 
 SEARCH = SplitNewton()
@@ -68,7 +68,7 @@ class AngleTrial:
     ambient: int
     samples: int
     width: int
-    recipe: Recipe
+    recipe: DescentRecipe
     seed: int
 
     def run(self) -> tuple[float, bool]:
