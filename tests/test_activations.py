@@ -14,8 +14,8 @@ EVERY = pytest.mark.parametrize("act", ACTIVATIONS.all().values(), ids=lambda ac
 
 
 def grid() -> torch.Tensor:
-    """Points on both sides of the kink at 0, and not at it."""
-    return torch.linspace(-6, 6, 240, dtype=torch.float64)
+    """Points on both sides of the kinks at 0 and 6, and not at them."""
+    return torch.linspace(-9, 9, 240, dtype=torch.float64)
 
 
 def double_factorial(k: int) -> int:
@@ -87,7 +87,19 @@ def test_flags_say_what_the_function_does(act: Activation) -> None:
 
 
 def test_only_relu_and_what_contains_it_have_a_kink() -> None:
-    assert [name for name, act in ACTIVATIONS.all().items() if act.kinked] == ["relu", "relu+tanh"]
+    kinked = [name for name, act in ACTIVATIONS.all().items() if act.kinked]
+    assert kinked == ["relu", "relu+tanh", "leaky_relu", "relu6"]
+
+
+def test_a_rectifier_and_homogeneity_are_not_read_off_one_half_of_the_values() -> None:
+    """ELU is the identity above zero, ReLU6 is ReLU below six."""
+    known = ACTIVATIONS.all()
+    assert [name for name, act in known.items() if act.rectifier] == ["relu"]
+    assert [name for name, act in known.items() if act.homogeneous] == ["relu", "linear", "leaky_relu"]
+    assert [name for name, act in known.items() if act.silent_below_zero] == ["relu", "relu6"]
+    assert activation("leaky_relu").linear_plus_even
+    assert activation("silu").linear_plus_even
+    assert not activation("relu6").linear_plus_even
 
 
 def test_weights_do_not_change_when_an_odd_sample_and_its_coefficient_flip() -> None:

@@ -27,8 +27,8 @@ from exhume.errors import UsageError
 from exhume.extensions import Registry
 
 MAX_HERMITE_ORDER = 200
-GRID = torch.linspace(0.01, 4.0, 64, dtype=torch.float64)
-"""Where the symmetries of φ are looked at."""
+GRID = torch.linspace(0.01, 8.0, 128, dtype=torch.float64)
+"""Where the symmetries of φ are looked at, on both sides of 0: beyond the 6 at which ReLU6 ends."""
 ROUNDING = 1e-12
 
 
@@ -76,7 +76,8 @@ class Activation:
     @cached_property
     def homogeneous(self) -> bool:
         """φ(t z) = t φ(z) for t > 0: the norms of the samples cannot be known from the weights."""
-        return self._is_zero(self.value(3 * GRID) - 3 * self.value(GRID))
+        both = torch.cat([GRID, -GRID])
+        return self._is_zero(self.value(3 * both) - 3 * self.value(both))
 
     @cached_property
     def silent_below_zero(self) -> bool:
@@ -218,6 +219,10 @@ ACTIVATIONS: Registry[Activation] = Registry(
         Activation("softplus", _softplus, torch.sigmoid),
         Activation("erf", torch.erf, _erf_derivative),
         Activation("linear", torch.clone, torch.ones_like),
+        Activation.of("silu", torch.nn.functional.silu),
+        Activation.of("leaky_relu", torch.nn.functional.leaky_relu),
+        Activation.of("elu", torch.nn.functional.elu),
+        Activation.of("relu6", torch.nn.functional.relu6),
     ),
 )
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +16,22 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import save_file
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.compose import ColumnTransformer
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 from torch import nn
 
+from exhume.auditing.from_files import read_question
 from exhume.auditing.records import TableOptions, read_records
 from exhume.auditing.table_scaling import scale
 from exhume.data.tables.reading import read_table
 from exhume.data.tables.table import Table
-from exhume.errors import ExhumeError
-from published_files import fitted, save_skops
+from exhume.errors import ExhumeError, UsageError
+from exhume.metrics.records import compare
+from exhume.report.evidence import _with_exact_rows
+from exhume.requests.audit import AuditRequest
+from published_files import fitted, save_onnx, save_skops
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 CITIES = ("Bern", "Oslo", "Ulm")
@@ -270,3 +278,147 @@ def test_an_audit_of_a_table_ends_in_a_table(exhume: Command) -> None:
     assert "8 of 8 training records can be read from the weights" in page
     shown = json.loads(Path("shown/report.json").read_text())["table"]["columns"]
     assert {column["name"]: column["off"] for column in shown} == dict.fromkeys(NAMES[:-1], 0.0) | {"city": None}
+
+
+@pytest.mark.usefixtures("shapes_unchecked")
+def test_exact_rows_count_as_recovered_where_categories_were_scaled_too(exhume: Command) -> None:
+    """The page must not say that none of the records is among them, and that all of them are exact."""
+    write_csv(Path("train.csv"), records(8, 3))
+    write_csv(Path("others.csv"), records(8, 4))
+    whole = read_records(Path("train.csv"), how=TableOptions("ill", "standard-all"))
+    assert whole.table is not None
+    trained_on(whole.table, whole.labels)
+    told = ("--initial", "before.safetensors", "--truth", "train.csv", "--control", "others.csv", "--label", "ill")
+    for scaling, close in (("standard", False), ("standard-all", True)):
+        done = exhume(
+            *("audit", "after.safetensors", *told, "--scaling", scaling, "--budget", "60s", "--json", "--out", scaling)
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert (found["verdict"], found["recovered"], found["exact_rows"]) == ("recovered", 8, 1.0)
+        assert found["control"]["recovered"] == 0
+        assert (found["worst_relative_error"] < 0.1) == close
+        assert "None of 8" not in found["sentence"]
+        assert ("every cell of its row exact" in Path(scaling, "report.html").read_text()) != close
+
+
+def test_exact_rows_that_chance_would_make_do_not_count() -> None:
+    dice = np.random.default_rng(0)
+    for columns, many in ((3, False), (40, True)):
+        names = [f"c{at}" for at in range(columns)]
+        lines = [[str("no" if dice.integers(2) else "yes") for _ in names] for _ in range(20)]
+        Path("a.csv").write_text("\n".join(",".join(line) for line in [names, *lines]))
+        truth = read_records(Path("a.csv"))
+        off = truth.inputs + 0.3  # too far, and the same categories
+        own = compare(truth.inputs, off)
+        exact, _ = _with_exact_rows(truth, off, own, None, None)
+        assert not own.recovered.any()
+        assert bool(exact.recovered.all()) == many
+        both, control = _with_exact_rows(truth, off, own, compare(truth.inputs, off), truth.inputs)
+        assert control is not None
+        assert not both.recovered.any()
+        assert not control.recovered.any()
+
+
+def test_a_scaler_may_be_one_of_all_numbers_with_those_of_categories(tmp_path: Path) -> None:
+    write_csv(Path("a.csv"), records(9, 0))
+    table, _ = read_table(Path("a.csv")).without("ill")
+    plain = table.rows().double().numpy()
+    scaler = fitted(StandardScaler(), plain, None)
+    path = save_skops(scaler, tmp_path / "scaler.skops")
+    for how in (str(path), "standard-all"):
+        np.testing.assert_allclose(scale(table, how).rows(), scaler.transform(plain), atol=1e-5)
+        assert scale(table, how).back(scale(table, how).rows()[4]) == table.record(4)
+    told = {column.name: [0, 1] for column in table.columns} | {"city": [[0.5, 2], [0, 1], [0, 1]]}
+    Path("s.json").write_text(json.dumps(told))
+    made = scale(table, "s.json").rows().double().numpy()
+    np.testing.assert_allclose(made[:, 2], (plain[:, 2] - 0.5) / 2, atol=1e-6)
+    assert np.array_equal(np.delete(made, 2, axis=1), np.delete(plain, 2, axis=1))
+    with pytest.raises(UsageError, match="each of 22 columns of numbers, or for each of 25 numbers"):
+        table.scaled([0.0] * 7, [1.0] * 7)
+
+
+def test_columns_are_what_their_owner_says_in_this_order() -> None:
+    """As a ColumnTransformer makes them: numbers first, a code and its first category dropped, an ordinal."""
+    lines: list[list[Any]] = [
+        [7, "b", 3, 1.5, "low"],
+        [10, "a", 2, 2.5, "high"],
+        [7, "c", 1, 0.5, "low"],
+        [9, "b", 9, 1.0, "high"],
+    ]
+    Path("a.csv").write_text(
+        "\n".join(",".join(map(str, line)) for line in [["ward", "kind", "id", "dose", "risk"], *lines])
+    )
+    told = {"dose": "number", "ward": "drop-first", "kind": "one-hot", "risk": ["low", "high"]}
+    Path("c.json").write_text(json.dumps(told))
+    truth = read_records(Path("a.csv"), how=TableOptions(columns=Path("c.json")))
+    own = ColumnTransformer(
+        [
+            ("n", "passthrough", [3]),
+            ("w", OneHotEncoder(drop="first"), [0]),
+            ("k", OneHotEncoder(), [1]),
+            ("r", OrdinalEncoder(categories=[["low", "high"]]), [4]),
+        ],
+        sparse_threshold=0,
+    )
+    np.testing.assert_allclose(truth.inputs, own.fit_transform(np.array(lines, object)).astype(float))
+    assert truth.table is not None
+    assert [truth.table.back(row + 0.2) for row in truth.inputs] == [
+        (round(line[3] + 0.2, 1), str(line[0]), line[1], line[4]) for line in lines
+    ]
+    control = read_records(Path("a.csv"), how=TableOptions(columns=Path("c.json")), like=truth)
+    assert torch.equal(control.inputs, truth.inputs)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"nope": "number"}, "columns of the table in c.json \\(a, b\\), found 'nope'"),
+        ({}, "expected columns of the table"),
+        ({"b": "number"}, "expected numbers in the column 'b'"),
+        ({"a": "hot"}, "expected number, one-hot, drop-first, ordinal or a list"),
+        ({"b": ["x"]}, "expected every category of 'b' once in c.json, found no 'y'"),
+    ],
+)
+def test_columns_that_do_not_fit_are_one_line(told: dict[str, object], words: str) -> None:
+    Path("a.csv").write_text("a,b\n1,x\n2,y\n")
+    Path("c.json").write_text(json.dumps(told))
+    with pytest.raises(ExhumeError, match=words):
+        read_records(Path("a.csv"), how=TableOptions(columns=Path("c.json")))
+
+
+def test_a_forgotten_label_is_one_line_that_asks_for_it() -> None:
+    write_csv(Path("train.csv"), records(8, 3))
+    truth = read_records(Path("train.csv"), how=TableOptions("ill"))
+    assert truth.table is not None
+    trained_on(truth.table, truth.labels)
+    asked = AuditRequest(weights=Path("after.safetensors"), truth="train.csv", out=Path("o"))
+    with pytest.raises(UsageError, match="expected 25 columns as the network reads, found 26: which one is the label"):
+        read_question(asked)
+
+
+@pytest.mark.parametrize("kind", ["skops", "onnx"])
+def test_the_scaler_of_a_file_is_applied_as_rank_does(kind: str, tmp_path: Path) -> None:
+    dice = np.random.default_rng(0)
+    x, y = dice.normal(size=(30, 5)) * [1, 10, 100, 1, 1] + 3, np.arange(30) % 2
+    model = fitted(make_pipeline(StandardScaler(), MLPClassifier((40,), max_iter=20, random_state=0)), x, y)
+    path = tmp_path / f"a.{kind}"
+    path = save_skops(model, path) if kind == "skops" else save_onnx(model, path, columns=5)
+    np.save("x.npy", x)
+    Path("x.csv").write_text("\n".join(",".join(map(str, line)) for line in [list("abcde"), *x.tolist()]))
+    scaled = model[0].transform(x)
+    for name in ("x.npy", "x.csv"):
+        asked = AuditRequest(weights=path, truth=name, control=name, out=Path("o"))
+        question = read_question(asked)
+        assert question.truth is not None
+        assert question.control is not None
+        for rows in (question.truth.inputs, question.control.inputs):
+            np.testing.assert_allclose(rows, scaled, atol=1e-4)
+        assert "went through its scaler" in question.target.notes[-1]
+        if name == "x.csv":
+            assert question.truth.table is not None
+            assert question.truth.table.back(question.truth.inputs[2])[1] == pytest.approx(x[2, 1], abs=1e-4)
+        as_they_are = read_question(asked.model_copy(update={"scaling": "none"}))
+        assert as_they_are.truth is not None
+        np.testing.assert_allclose(as_they_are.truth.inputs, x, rtol=1e-6)
+        assert "compared as they are after that" in as_they_are.target.notes[-1]

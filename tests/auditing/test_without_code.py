@@ -24,6 +24,7 @@ from exhume.auditing.from_files import read_question
 from exhume.auditing.without_code import read_network
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.chain_of_tensors import order_of
+from exhume.formats.reading import read_contents
 from exhume.requests.audit import AuditRequest
 from exhume.scanning.scan import scan
 from published_files import Layers, save_h5, save_keras, save_skops
@@ -224,6 +225,7 @@ def test_an_activation_that_is_given_counts(victim: Victim) -> None:
         ({"0.weight": (5, 9), "10.weight": (2, 4), "2.weight": (4, 5)}, ("0", "2", "10")),
         ({"head.weight": (2, 4), "body.weight": (4, 9)}, ("body", "head")),
         ({"l1.weight": (7, 7), "l10.weight": (7, 7), "l2.weight": (7, 7)}, ("l1", "l2", "l10")),
+        ({"b.1.x.weight": (7, 7), "b.0.z.weight": (7, 7), "out.weight": (2, 7)}, ("b.0.z", "b.1.x", "out")),
     ],
 )
 def test_the_order_of_the_layers_follows_from_shapes_or_names(
@@ -258,13 +260,16 @@ def test_every_order_of_a_chain_is_found_again() -> None:
         ({"a.weight": (3, 4), "bn.weight": (3,), "b.weight": (2, 3)}, "found 'bn.weight'"),
         ({"a.weight": (3, 4), "b.weight": (2, 5)}, "that read each other"),
         ({"a.weight": (3, 4), "a.bias": (3,)}, "2 to 64 dense layers"),
-        ({"b.weight": (4, 4), "a.weight": (4, 3), "c.weight": (4, 4), "d.weight": (3, 4)}, "found several orders"),
+        ({"b.weight": (4, 4), "a.weight": (4, 3), "c.weight": (4, 4), "d.weight": (3, 4)}, "several orders that fit"),
+        ({"dec.weight": (4, 4), "enc.weight": (4, 4)}, "numbers in the names .* dec enc or enc dec"),
+        ({"dec.weight": (4, 3), "enc.weight": (3, 4)}, "numbers in the names"),
+        ({"up.0.weight": (4, 4), "down.0.weight": (4, 4)}, "numbers in the names"),
         ({f"a{at}.weight": (5, 5) for at in range(40)} | {"z.weight": (7, 7)}, "that read each other"),
     ],
 )
 def test_what_is_no_chain_is_refused_in_one_line(shapes: Shapes, words: str) -> None:
     with pytest.raises(UsageError, match=words) as refused:
-        order_of(shapes, Path("a.safetensors"), True)
+        order_of(shapes, Path("a.safetensors"), False)
     assert "--model" in str(refused.value)
 
 
@@ -288,8 +293,8 @@ def test_a_network_that_is_no_chain_of_onnx_or_keras_is_refused(victim: Victim, 
     onnx.save(helper.make_model(helper.make_graph(nodes, "g", taken, [], initializer=weights)), tmp_path / "a.onnx")
     with pytest.raises(UsageError, match="found 0 of 2 layers up to 'Conv'"):
         read_network(tmp_path / "a.onnx")
-    path = save_keras(victim.layers(victim.after), tmp_path / "a.keras", activation="elu")
-    with pytest.raises(UsageError, match="found 'elu'"):
+    path = save_keras(victim.layers(victim.after), tmp_path / "a.keras", activation="mish")
+    with pytest.raises(UsageError, match="found 'mish'"):
         read_network(path)
 
 
@@ -401,3 +406,150 @@ def test_the_start_of_a_chain_is_drawn_again_from_its_seed(tmp_path: Path) -> No
     assert any("drawn again from the seed" in note for note in target.notes)
     told = read_question(AuditRequest(weights=tmp_path / "after.safetensors", initial_seed=7, out=out)).target
     assert torch.equal(told.observation.weights, target.observation.weights)
+
+
+@pytest.mark.parametrize(("name", "layer"), [("tanh", nn.Tanh()), ("silu", nn.SiLU()), ("relu", nn.ReLU())])
+def test_the_assumed_activation_can_fail_on_the_records(name: str, layer: nn.Module) -> None:
+    """All classes are right with relu, whatever the network: the change of the head tells."""
+    x, y = digits()
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 512), layer, nn.Linear(512, 10))
+    save_file(copy.deepcopy(model.state_dict()), "b.safetensors")
+    optimiser = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    for _ in range(100):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x[:N]), y[:N]).backward()
+        optimiser.step()
+    save_file(model.state_dict(), "a.safetensors")
+    asked = {"weights": "a.safetensors", "truth": "truth.safetensors", "out": "o"}
+    assumed = read_question(AuditRequest.from_texts({**asked, "initial": "b.safetensors"})).target.notes
+    doubted = [note for note in assumed if note.startswith("The activation is probably not relu")]
+    assert "with relu the network gives 100% of them their own class" in assumed[1]
+    assert len(doubted) == (name != "relu")
+    if name != "relu":
+        assert doubted[0].endswith(f"give --activation {name}.")
+    given = read_question(
+        AuditRequest.from_texts({**asked, "initial": "b.safetensors", "activation": name})
+    ).target.notes
+    assert f"against every other activation: with {name}" in given[2]
+    alone = read_question(AuditRequest.from_texts(asked)).target.notes
+    assert "does not tell activations apart" in alone[1]
+
+
+def gelu_in_parts() -> list[onnx.NodeProto]:
+    """As torch exports it for opset 17."""
+    return [
+        helper.make_node("Div", ["h", "root"], ["g1"]),
+        helper.make_node("Erf", ["g1"], ["g2"]),
+        helper.make_node("Add", ["g2", "one"], ["g3"]),
+        helper.make_node("Mul", ["h", "g3"], ["g4"]),
+        helper.make_node("Mul", ["g4", "half"], ["a"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "name"),
+    [
+        (gelu_in_parts(), "gelu"),
+        ([helper.make_node("Sigmoid", ["h"], ["s"]), helper.make_node("Mul", ["s", "h"], ["a"])], "silu"),
+        ([helper.make_node("LeakyRelu", ["h"], ["a"], alpha=0.01)], "leaky_relu"),
+        ([helper.make_node("Elu", ["h"], ["a"])], "elu"),
+        ([helper.make_node("Clip", ["h", "zero", "six"], ["a"])], "relu6"),
+        ([helper.make_node("Identity", ["h"], ["a"])], "linear"),
+        ([helper.make_node("LeakyRelu", ["h"], ["a"], alpha=0.3)], None),
+        ([helper.make_node("Sigmoid", ["h"], ["s"]), helper.make_node("Mul", ["s", "s"], ["a"])], None),
+        ([helper.make_node("Identity", ["h"], ["i"]), helper.make_node("Identity", ["i"], ["h"])], ...),
+        ([helper.make_node("Relu", ["h"], ["i"]), helper.make_node("Relu", ["i"], ["h"])], ...),
+    ],
+)
+def test_an_activation_that_onnx_writes_in_parts_is_known_by_its_values(
+    nodes: list[onnx.NodeProto], name: Any, tmp_path: Path
+) -> None:
+    constants = {"root": 2**0.5, "one": 1.0, "half": 0.5, "zero": 0.0, "six": 6.0}
+    weights = [helper.make_tensor(key, TensorProto.FLOAT, [], [value]) for key, value in constants.items()]
+    weights += [helper.make_tensor(key, TensorProto.FLOAT, [2, 2], [1.0, 2, 3, 4]) for key in ("w", "v")]
+    graph = [helper.make_node("Gemm", ["x", "w"], ["h"]), *nodes, helper.make_node("Gemm", ["a", "v"], ["y"])]
+    taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])]
+    onnx.save(helper.make_model(helper.make_graph(graph, "g", taken, [], initializer=weights)), tmp_path / "a.onnx")
+    if isinstance(name, str):
+        assert read_network(tmp_path / "a.onnx").activation == name
+        return
+    words = "expected an activation out of relu" if name is None else "found a loop through"
+    with pytest.raises(UsageError, match=words):
+        read_network(tmp_path / "a.onnx")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("silu", "silu"), ("swish", "silu"), ("elu", "elu"), ("relu6", "relu6"), ("leaky_relu", None)]
+)
+def test_activations_of_keras(victim: Victim, tmp_path: Path, name: str, found: str | None) -> None:
+    path = save_keras(victim.layers(victim.after), tmp_path / "a.keras", activation=name)
+    if found is None:
+        with pytest.raises(UsageError, match=r"leaky_relu with a slope of 0\.2"):
+            read_network(path)
+    else:
+        assert read_network(path).activation == found
+
+
+def test_names_without_torch_are_exhumes_own() -> None:
+    """The formats work without torch: their copy of each activation has the values of exhume's."""
+    from exhume.activations import ACTIVATIONS
+    from exhume.formats.elementwise import ACTIVATIONS as OF_FILES
+    from exhume.formats.elementwise import POINTS
+
+    for name, value in OF_FILES.items():
+        own = ACTIVATIONS.find(name).value(torch.from_numpy(POINTS))
+        np.testing.assert_allclose(value(POINTS), own.numpy(), atol=1e-12, err_msg=name)
+
+
+def bin_shards(state: dict[str, Tensor], folder: Path) -> Path:
+    names = sorted(state)
+    parts = {f"pytorch_model-{number}.bin": names[number::2] for number in range(2)}
+    for file, own in parts.items():
+        torch.save({name: state[name] for name in own}, folder / file)
+    listed = {name: file for file, own in parts.items() for name in own}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": listed}))
+    return folder
+
+
+def test_shards_of_pytorch_are_one_file(victim: Victim, tmp_path: Path) -> None:
+    (tmp_path / "hub").mkdir()
+    folder = bin_shards(victim.after, tmp_path / "hub")
+    for path in (folder, folder / "pytorch_model.bin.index.json"):
+        network = read_network(path)
+        assert network.order == ("0", "2", "4")
+        assert all(torch.equal(network.file.tensors[name], value) for name, value in victim.after.items())
+    assert set(read_contents(folder / "pytorch_model.bin.index.json").arrays) == set(victim.after)
+    listed = {"0.bias": "pytorch_model-0.bin", "9.weight": "pytorch_model-1.bin"}
+    index = folder / "pytorch_model.bin.index.json"
+    for wrong, words in (
+        (listed, "expected '9.weight' in pytorch_model-1.bin"),
+        ({"a": "../hub/x.bin"}, "which leads elsewhere"),
+        ({"a": "pytorch_model.bin.index.json"}, "another index"),
+        ({}, "expected shards in .* found none"),
+    ):
+        index.write_text(json.dumps({"weight_map": wrong}))
+        with pytest.raises(ExhumeError, match=words):
+            read_network(folder)
+
+
+def test_the_settings_of_a_folder_help_and_nothing_of_them_is_run(victim: Victim, tmp_path: Path) -> None:
+    hub_folder(victim.after, tmp_path)
+    assert "relu is assumed" in read_question(AuditRequest(weights=tmp_path, out=Path("o"))).target.notes[0]
+    (tmp_path / "config.json").write_text('{"hidden_act": "tanh", "model_type": "mlp"}')
+    (tmp_path / "training_args.json").write_text('{"seed": 42, "optim": "adamw_torch", "weight_decay": 0.01}')
+    (tmp_path / "training_args.bin").write_bytes(b"\x80\x04cos\nsystem\n.")
+    notes = read_question(AuditRequest(weights=tmp_path, out=Path("o"))).target.notes
+    assert "tanh between them (as config.json says)" in notes[0]
+    (args,) = [note for note in notes if note.startswith("training_args.json says")]
+    assert "give --initial-seed 42" in args
+    assert "optimiser adamw_torch; weight decay 0.01; give --recipe adam,weight-decay" in args
+    assert any("training_args.bin is a pickle with code, and was not read" in note for note in notes)
+    given = read_question(AuditRequest(weights=tmp_path, activation="relu", out=Path("o"))).target.notes[0]
+    assert "(as you gave it)" in given
+    (tmp_path / "config.json").write_text('{"hidden_act": "gelu_new"}')
+    (tmp_path / "training_args.json").write_text('{"seed": "x", "optim": 3, "weight_decay": true')
+    notes = read_question(AuditRequest(weights=tmp_path, out=Path("o"))).target.notes
+    assert "relu is assumed" in notes[0]
+    assert any("'gelu_new', which is none of exhume's" in note for note in notes)
+    assert any("training_args.json was not used" in note for note in notes)

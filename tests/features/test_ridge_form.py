@@ -53,7 +53,7 @@ def test_batch_norm_after_the_layer_is_a_part_of_it(bias: bool, affine: bool) ->
 @pytest.mark.parametrize(
     "body",
     [
-        nn.Sequential(nn.Linear(12, 30), nn.LeakyReLU()),
+        nn.Sequential(nn.Linear(12, 30), nn.LeakyReLU(0.2)),
         nn.Sequential(nn.Linear(12, 30), nn.ReLU(), nn.LayerNorm(30)),
         nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 30), nn.ReLU()),
         nn.Sequential(nn.Linear(12, 30), nn.GELU(approximate="tanh")),

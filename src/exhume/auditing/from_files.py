@@ -25,6 +25,7 @@ from exhume.experiments.truth import Truth
 from exhume.features.rows import MappedRows
 from exhume.files import replacing, write_json
 from exhume.formats.adapter import is_adapter
+from exhume.formats.linear_head import Scaler
 from exhume.networks.loading import load_factory, load_state
 from exhume.observing.of_module import Start, as_image, default_input_shape
 from exhume.observing.weights_file import WeightsFile, read_weights
@@ -38,6 +39,11 @@ from exhume.requests.audit import FLAT, AuditRequest
 from exhume.requests.command_line import shown_line
 
 BIAS_NAMES = ("b", "bias")
+SCALED = (
+    "The file scales its inputs first: the records that were given went through its scaler. If they were scaled "
+    "before, give --scaling none."
+)
+AFTER_SCALING = "The file scales its inputs first: records are compared as they are after that."
 
 
 def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda seed: None) -> Question:
@@ -46,12 +52,16 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     `watch` is told each seed that is tried, where the start is searched for.
     """
     request.check()
-    truth, control = _records(request)
     merged = merge_adapter(request.weights, request.initial) if is_adapter(request.weights) else None
+    if request.public is not None and request.features is None:
+        raise UsageError(
+            "expected --features or two versions of a linear model with --public, found another model; leave it out"
+        )
     without_code = request.model is None and request.features is None
     network = None
     if without_code:
         network = read_network(request.weights) if merged is None else chain_in(merged.after, in_order=False)
+    truth, control = _records(request, None if network is None else network.scaler)
     file = network.file if network is not None else tensors_in(request.weights) if merged is None else merged.after
     note, known = None, request
     if request.against is not None and request.features is None:
@@ -70,6 +80,9 @@ def read_question(request: AuditRequest, watch: Callable[[int], None] = lambda s
     else:
         start = _start(known) if merged is None else merged.before
         target = _module_target(known, _build(str(request.model), None), start, file, truth, merged)
+    if network is not None and network.scaler is not None:
+        through = request.scaling is None and request.truth is not None and is_a_file(request.truth)
+        target = replace(target, notes=(*target.notes, SCALED if through else AFTER_SCALING))
     if note is not None:
         target = replace(target, notes=(note, *target.notes))
     artefact = Artefact(file.path.name, file.sha256(), file.size, file.kind)
@@ -89,31 +102,46 @@ def write_audit(audit: Audit, out: Path, reveal: bool) -> Path:
     return out / "report.html"
 
 
-def _records(request: AuditRequest) -> tuple[Truth | None, Control | None]:
+def _records(request: AuditRequest, scaler: Scaler | None) -> tuple[Truth | None, Control | None]:
     if request.truth is None:
         return None, None
-    truth = named_truth(request.truth, request, as_image(request.input_shape()))
+    truth = named_truth(request.truth, request, as_image(request.input_shape()), scaler)
     if request.control is None:
         return truth, further_control(request.truth, request, truth)
-    return truth, named_control(request.control, request, truth)
+    return truth, named_control(request.control, request, truth, scaler)
 
 
 def _chain_target(
     request: AuditRequest, network: ReadNetwork, truth: Truth | None, merged: MergedAdapter | None
 ) -> AuditTarget:
-    """Without code: the layers in their order, with the activation that was given, told by the file, or assumed."""
+    """Without code: the layers in their order, with the activation that was given, found in the file, or assumed."""
     model = network.module(request.activation or network.activation or ASSUMED)
     start: Start = "zero" if request.initial == "zero" else None
     if merged is not None:
         start = merged.before
     elif request.initial not in (None, "zero"):
         start = start_of(network, Path(str(request.initial)))
-    notes = notes_of(network, request.activation, truth)
     if request.initial_seed is not None:
         start = network.drawn(request.initial_seed).state_dict()
+    notes = notes_of(network, request.activation, truth, start if isinstance(start, Mapping) else None)
+    if request.initial_seed is not None:
         notes = (*notes, DRAWN)
+    _check_width(truth, network.file.tensors[f"{network.order[0]}.weight"].shape[1])
     target = _module_target(request, model, start, network.file, truth, merged)
     return replace(target, notes=(*notes, *target.notes))
+
+
+def _check_width(truth: Truth | None, width: int) -> None:
+    """A forgotten label is an input too many, and a table knows its columns."""
+    if truth is None or truth.inputs.shape[1] == width:
+        return
+    found, table = truth.inputs.shape[1], truth.table
+    way = "give the records as the network reads them"
+    if table is not None:
+        way = "say with --columns FILE.json what its columns are"
+        if any(column.width == found - width for column in table.columns):
+            way = "which one is the label? give --label NAME"
+    raise UsageError(f"expected {width} columns as the network reads, found {found}: {way}")
 
 
 def _module_target(
@@ -131,6 +159,8 @@ def _module_target(
     if shape == FLAT:
         shape = _flat(model, truth)
     image_shape = image_shape or as_image(shape)
+    if shape is None and truth is not None and truth.table is not None:
+        _check_width(truth, math.prod(default_input_shape(model)))
     shapes = _image_or_flat(shape) if shape is not None else _shapes(model, truth)
     recipe = None if request.recipe_file is None else read_recipe(request.recipe_file)
     for tried in shapes:

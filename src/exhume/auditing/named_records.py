@@ -15,22 +15,26 @@ from exhume.auditing.records import (
 from exhume.data.config import DataConfig
 from exhume.errors import UsageError
 from exhume.experiments.truth import Truth
+from exhume.formats.linear_head import Scaler
 from exhume.requests.audit import AuditOptions
 
 
-def named_truth(name: str, options: AuditOptions, image_shape: tuple[int, int, int] | None = None) -> Truth:
-    """`image_shape`: how rows of a file are shown, where they do not say it themselves."""
+def named_truth(
+    name: str, options: AuditOptions, image_shape: tuple[int, int, int] | None = None, scaler: Scaler | None = None
+) -> Truth:
+    """`image_shape`: how rows of a file are shown, where they do not say it themselves. `scaler`: that of the
+    model's file."""
     source = _source(name, options)
     if isinstance(source, Path):
-        return read_records(source, image_shape, table_options(options))
+        return read_records(source, image_shape, table_options(options, scaler))
     return load_records(source)
 
 
-def named_control(name: str, options: AuditOptions, truth: Truth) -> Control:
+def named_control(name: str, options: AuditOptions, truth: Truth, scaler: Scaler | None = None) -> Control:
     """Prepared like `truth`, and as many at most."""
     source = _source(name, options)
     if isinstance(source, Path):
-        found = control_from_rows(source, table_options(options), truth)
+        found = control_from_rows(source, table_options(options, scaler), truth)
     else:
         found = control_from_images(source, truth)
     return found.first(len(truth.inputs))
@@ -42,8 +46,8 @@ def further_control(trained: str, options: AuditOptions, truth: Truth) -> Contro
     return None if isinstance(source, Path) or truth.image_shape is None else more_of_the_same(source, truth)
 
 
-def table_options(options: AuditOptions) -> TableOptions:
-    return TableOptions(options.label, options.scaling or "none")
+def table_options(options: AuditOptions, scaler: Scaler | None = None) -> TableOptions:
+    return TableOptions(options.label, options.scaling, options.columns, scaler)
 
 
 def _source(name: str, options: AuditOptions) -> Path | DataConfig:

@@ -19,10 +19,12 @@ from exhume.data.config import DataConfig
 from exhume.data.dataset import Preparation
 from exhume.data.load import load
 from exhume.data.records import prepare_alike
+from exhume.data.tables.arranging import arranged
 from exhume.data.tables.reading import SUFFIXES, read_table
 from exhume.data.tables.table import Cell
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth, load_truth
+from exhume.formats.linear_head import Scaler
 from exhume.formats.reading import read_contents
 from exhume.observing.weights_file import read_weights
 from exhume.tensor_header import read_header
@@ -37,10 +39,22 @@ MOST_CLASSES = 100_000
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table becomes rows: the column that is no input, and how numbers were scaled."""
+    """How a table becomes rows: the column that is no input, what the others are, and how numbers were scaled.
+
+    `scaler`: what the model's own file does to a record first; it counts where `scaling` is None.
+    """
 
     label: str | None = None
-    scaling: str = "none"
+    scaling: str | None = None
+    columns: Path | None = None
+    scaler: Scaler | None = None
+
+    def scaled(self, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Rows without columns, as the file's own scaler makes them."""
+        if self.scaling is not None or self.scaler is None or rows.shape[1] != len(self.scaler.centre):
+            return rows
+        centre, scale = (torch.from_numpy(part) for part in (self.scaler.centre, self.scaler.scale))
+        return ((rows.double() - centre) / scale).to(rows)
 
 
 TABLE = TableOptions()
@@ -127,13 +141,25 @@ def read_records(
 ) -> Truth:
     """Records of any file of rows. A table takes the columns and the scaling of the records that it is held against."""
     if not path.name.endswith(SUFFIXES):
-        return read_rows(path, image_shape)
+        if how.columns is not None:
+            raise UsageError(f"expected a table (.csv, .parquet) with --columns, found {path}, which names no columns")
+        found = read_rows(path, image_shape)
+        rows = how.scaled(found.inputs)
+        given = None if bool(found.labels.isnan().any()) else found.labels
+        return found if rows is found.inputs else records_of_rows(rows, given, image_shape)
     table = read_table(path)
     labels = None
     if how.label is not None:
         table, stated = table.without(how.label)
         labels = _labels(stated)
-    table = scale(table, how.scaling) if like is None or like.table is None else table.like(like.table)
+    if how.columns is not None:
+        table = arranged(table, how.columns)
+    if like is not None and like.table is not None:
+        table = table.like(like.table)
+    elif how.scaling is not None:
+        table = scale(table, how.scaling)
+    elif how.scaler is not None and len(how.scaler.centre) == table.width:
+        table = table.scaled(how.scaler.centre.tolist(), how.scaler.scale.tolist())
     return replace(records_of_rows(table.rows(), labels, image_shape), table=table)
 
 

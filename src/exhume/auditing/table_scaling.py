@@ -1,6 +1,7 @@
 """How the columns of numbers were scaled before training: as said by a word, a JSON file, or a scikit-learn scaler."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from exhume.formats.contents import StoredObject
 from exhume.formats.json_file import read_json_object
 from exhume.formats.reading import read_contents
 
-WORDS = ("none", "standard", "minmax")
+WORDS = ("none", "standard", "standard-all", "minmax")
 SCALERS = {
     "StandardScaler": ("mean_", "scale_"),
     "RobustScaler": ("center_", "scale_"),
@@ -18,9 +19,14 @@ SCALERS = {
 
 
 def scale(table: Table, how: str) -> Table:
-    """`standard` and `minmax` are fitted to the table itself, as scikit-learn's scalers are to a training set."""
+    """`standard` and `minmax` are fitted to the table itself, as scikit-learn's scalers are to a training set;
+    `standard-all` scales the numbers that categories become as well."""
     if how == "none":
         return table
+    if how == "standard-all":
+        rows = table.rows().double().numpy()
+        deviations = rows.std(axis=0)
+        return table.scaled(rows.mean(axis=0).tolist(), np.where(deviations > 0, deviations, 1.0).tolist())
     numbers = table.numbers().numpy()
     if how == "standard":
         deviations = numbers.std(axis=0)
@@ -35,16 +41,29 @@ def scale(table: Table, how: str) -> Table:
 
 
 def _from_json(table: Table, path: Path) -> Table:
-    """{"column": [centre, scale], ...} for every column of numbers."""
+    """{"column": [centre, scale], ...} for every column of numbers; a list of such pairs, or nothing, for one of
+    categories."""
     scalers = read_json_object(path)
-    pairs = []
+    pairs: list[list[float]] = []
     for column in table.columns:
-        if column.categories is None:
-            pair = scalers.get(column.name)
-            if not isinstance(pair, list) or len(pair) != 2 or not all(map(_is_number, pair)):
-                raise ExhumeError(f"expected [centre, scale] of {column.name!r} in {path}, found {str(pair)[:40]!r}")
-            pairs.append(pair)
+        given = scalers.get(column.name)
+        if given is None and column.categories is not None:
+            pairs.extend([[0.0, 1.0]] * column.width)
+        elif column.categories is None and not _is_pair(given):
+            raise ExhumeError(f"expected [centre, scale] of {column.name!r} in {path}, found {str(given)[:40]!r}")
+        elif isinstance(given, list) and _is_pair(given) and column.width == 1:
+            pairs.append(given)
+        elif isinstance(given, list) and len(given) == column.width and all(map(_is_pair, given)):
+            pairs.extend(given)
+        else:
+            raise ExhumeError(
+                f"expected {column.width} pairs [centre, scale] of {column.name!r} in {path}, found {str(given)[:40]!r}"
+            )
     return table.scaled([float(pair[0]) for pair in pairs], [float(pair[1]) for pair in pairs])
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, list) and len(given) == 2 and all(map(_is_number, given))
 
 
 def _is_number(value: object) -> bool:

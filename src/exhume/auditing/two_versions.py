@@ -21,7 +21,10 @@ def target_of_versions(target: AuditTarget, old: Float[Tensor, "k p"], public: F
     """`target` is the newer version over known features; the attack sees the change, as public records weigh it."""
     features = target.observation.ridge
     if features.linear:
-        raise UsageError("expected features phi(Vx + b) with an activation for two versions, found linear ones")
+        raise UsageError(
+            "expected features phi(Vx + b) with an activation for two versions, found linear ones; give the two files "
+            "of a linear model without --features, and --public records as it reads them"
+        )
     if old.shape != target.head.shape:
         raise ExhumeError(
             f"expected an older version of shape {list(target.head.shape)}, found {list(old.shape)}: another model"

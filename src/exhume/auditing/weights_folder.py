@@ -5,15 +5,24 @@ from pathlib import Path
 
 from torch import Tensor
 
+from exhume.auditing.folder_settings import training_notes
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.links import own_file
 from exhume.formats.reading import kind_of, read_contents
-from exhume.formats.safetensors_file import INDEX_SUFFIX, shard_files
+from exhume.formats.safetensors_file import check_shard, shard_files
 from exhume.observing.beside import Beside
 from exhume.observing.checkpoint_parts import optimiser_part
 from exhume.observing.weights_file import WeightsFile, load_checked, read_weights
 
-IN_FOLDERS = ("model.safetensors", "model" + INDEX_SUFFIX, "pytorch_model.bin", "model.pt", "model.onnx", "model.keras")
+IN_FOLDERS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "model.pt",
+    "model.onnx",
+    "model.keras",
+)
 """What a folder's weights are called, the first that is there."""
 OPTIMISERS = ("optimizer.pt", "optimizer.bin")
 """As transformers and accelerate call it."""
@@ -26,7 +35,8 @@ def tensors_in(path: Path) -> WeightsFile:
     if kind in ("pickle", "not read"):
         read_contents(file, kind)  # which refuses it, with the line that converts it
     found = _joined(file) if kind == "shards" else read_weights(file)
-    return replace(found, beside=_optimiser_beside(path, found.beside))
+    beside = _optimiser_beside(path, found.beside)
+    return replace(found, beside=replace(beside, notes=(*beside.notes, *training_notes(path))))
 
 
 def weights_in(path: Path) -> Path:
@@ -48,12 +58,15 @@ def weights_in(path: Path) -> Path:
 def _joined(index: Path) -> WeightsFile:
     """Shards as one file of weights, known by its index."""
     tensors: dict[str, Tensor] = {}
-    size = 0
-    for file in shard_files(index):
+    size, part = 0, None
+    for file, names in shard_files(index).items():
         part = read_weights(file)
+        check_shard(index, file, names, part.tensors)
         tensors |= part.tensors
         size += part.size
-    return WeightsFile(index, "safetensors, in shards", tensors, size)
+    if part is None:
+        raise ExhumeError(f"expected shards in {index}, found none")
+    return WeightsFile(index, f"{part.kind}, in shards", tensors, size)
 
 
 def _optimiser_beside(path: Path, known: Beside) -> Beside:

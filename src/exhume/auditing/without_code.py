@@ -1,7 +1,7 @@
 """A user's network from its file alone: a chain of dense layers, whose names, shapes and order the tensors tell."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from exhume.activations import activation as named_activation
+from exhume.auditing.folder_settings import CONFIG, configured_activation
+from exhume.auditing.tried_activations import tried_out
 from exhume.auditing.weights_folder import tensors_in, weights_in
 from exhume.errors import ExhumeError
 from exhume.experiments.truth import Truth
 from exhume.formats.chain_of_tensors import order_of
 from exhume.formats.chain_reading import chain_of
 from exhume.formats.dense_chain import DenseChain
+from exhume.formats.linear_head import Scaler
 from exhume.formats.reading import kind_of, read_contents
 from exhume.observing.beside import Beside
 from exhume.observing.weights_file import WeightsFile
@@ -31,7 +34,7 @@ class Chain(nn.Module):
     def __init__(self, layers: Mapping[str, tuple[Tensor, Tensor | None]], activation: str) -> None:
         super().__init__()
         self.order = tuple(layers)
-        self.activation = activation
+        self.activation = named_activation(activation).name
         for name, (weight, bias) in layers.items():
             place: nn.Module = self
             *above, last = name.split(".")
@@ -58,6 +61,10 @@ class ReadNetwork:
     order: tuple[str, ...]
     activation: str | None
     notes: tuple[str, ...]
+    scaler: Scaler | None = None
+    """What the file does to a record first."""
+    source: str = "the file"
+    """What says the activation."""
 
     def module(self, activation: str) -> Chain:
         tensors = self.file.tensors
@@ -83,11 +90,14 @@ def read_network(path: Path) -> ReadNetwork:
     kind = kind_of(file)
     if kind not in (None, *_TENSORS):
         return _of_chain(chain_of(read_contents(file, kind), file), file)
-    return chain_in(tensors_in(path), in_order=kind == "torch")
+    network, named = chain_in(tensors_in(path), in_order=kind == "torch"), configured_activation(path)
+    return network if named is None else replace(network, activation=named, source=CONFIG)
 
 
-def notes_of(network: ReadNetwork, asked: str | None, truth: Truth | None) -> tuple[str, ...]:
-    """What was assumed, and how it fits the records, where their classes are known. The attack does not see them."""
+def notes_of(
+    network: ReadNetwork, asked: str | None, truth: Truth | None, start: Mapping[str, Tensor] | None = None
+) -> tuple[str, ...]:
+    """What was assumed, and how it fits the records. The attack does not see them."""
     activation = asked or network.activation or ASSUMED
     widths = [network.file.tensors[f"{name}.weight"].shape for name in network.order]
     shown = "-".join(str(width) for width in (widths[0][1], *(shape[0] for shape in widths)))
@@ -95,10 +105,12 @@ def notes_of(network: ReadNetwork, asked: str | None, truth: Truth | None) -> tu
     if asked is not None:
         note += " (as you gave it)."
     elif network.activation is not None:
-        note += " (as the file says)."
+        note += f" (as {network.source} says)."
     else:
         note += f". The file does not say the activation: {activation} is assumed; give --activation if it is another."
-    return (note, *network.notes, *_tried_out(network, activation, truth))
+    known = asked is None and network.activation is not None and network.source != CONFIG
+    tried = tried_out(network.order, network.file.tensors, start, activation, truth, known)
+    return (note, *network.notes, *tried)
 
 
 def start_of(network: ReadNetwork, path: Path) -> Mapping[str, Tensor]:
@@ -135,9 +147,13 @@ def chain_in(file: WeightsFile, in_order: bool) -> ReadNetwork:
     """`in_order`: whether the file keeps the order in which layers were defined."""
     shapes = {name: tuple(tensor.shape) for name, tensor in file.tensors.items()}
     found = order_of(shapes, file.path, in_order)
-    how = "the order in the file" if in_order else "their names"
+    how = "the order in the file" if in_order and found.names == _listed(shapes) else "the numbers in their names"
     notes = () if found.only_one else (f"Several orders of the layers fit their shapes: {how} was taken.",)
     return ReadNetwork(file, found.names, None, notes)
+
+
+def _listed(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    return tuple(name.removesuffix(".weight") for name in shapes if name.endswith(".weight"))
 
 
 def _of_chain(chain: DenseChain, path: Path) -> ReadNetwork:
@@ -148,7 +164,7 @@ def _of_chain(chain: DenseChain, path: Path) -> ReadNetwork:
             tensors[f"{layer.name}.bias"] = _tensor(layer.bias)
     names = tuple(layer.name for layer in chain.layers)
     file = WeightsFile(path, read_kind(path), tensors, path.stat().st_size, Beside(_optimiser(chain)))
-    return ReadNetwork(file, names, chain.activation, chain.notes)
+    return ReadNetwork(file, names, chain.activation, chain.notes, chain.scaler)
 
 
 def read_kind(path: Path) -> str:
@@ -173,21 +189,3 @@ def _optimiser(chain: DenseChain) -> dict[str, Any] | None:
     return (
         {"state": state, "param_groups": [{"params": list(range(len(names))), "param_names": names}]} if names else None
     )
-
-
-def _tried_out(network: ReadNetwork, activation: str, truth: Truth | None) -> tuple[str, ...]:
-    if truth is None or bool((truth.class_index < 0).any()):
-        return ()
-    outputs = network.file.tensors[f"{network.order[-1]}.weight"].shape[0]
-    inputs = network.file.tensors[f"{network.order[0]}.weight"].shape[1]
-    if outputs <= int(truth.class_index.max()) or inputs != truth.inputs.shape[1] or outputs < 2:
-        return ()
-    module = network.module(activation)
-    module.load_state_dict(dict(network.file.tensors))
-    with torch.no_grad():
-        kind = next(module.parameters()).dtype
-        right = (module(truth.inputs.to(kind)).argmax(dim=1) == truth.class_index).double().mean()
-    note = f"Tried on the records: with {activation} the network gives {float(right):.0%} of them their own class."
-    if right < 0.5:
-        note += " If that is too few: is the activation, the scaling or the order of the classes another?"
-    return (note,)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from exhume.attacks.foundation.planned_attack import PlannedAttack
     from exhume.attacks.running.loop import Progress
     from exhume.auditing.audit import Audit
+    from exhume.auditing.linear_versions import LinearAudit
     from exhume.auditing.progress_folder import ProgressFolder
     from exhume.auditing.stored_report import StoredAudit
     from exhume.verdicts import Verdict
@@ -26,6 +27,7 @@ def audit(request: AuditRequest, json: bool) -> None:
     Example: exhume audit head.safetensors --features V.safetensors --activation relu --samples 20 --out audit
     """
     from exhume.auditing.from_files import write_audit
+    from exhume.auditing.linear_versions import audit_linear
     from exhume.auditing.progress_folder import ProgressFolder
     from exhume.auditing.stored_report import audit_stored
     from exhume.experiments.run import check_new
@@ -36,6 +38,10 @@ def audit(request: AuditRequest, json: bool) -> None:
     stored = audit_stored(request)
     if stored is not None:
         _tell_stored(stored, limit, json)
+        return
+    linear = audit_linear(request)
+    if linear is not None:
+        _tell_linear(linear, limit, json)
         return
     with ProgressFolder.of_request(request) as progress:
         done = _carried_out(request, progress, json)
@@ -87,6 +93,18 @@ def _tell_stored(done: "StoredAudit", limit: "Verdict | None", json: bool) -> No
             which = "" if row.number is None else f", row {row.number} of its training set"
             say(f"    stored record {row.place}{which}: {row.how}", json)
     say(f"wrote {page}", json)
+    if json:
+        print_json(done.summary | {"report": str(page)})
+    _fail(done.verdict, limit, done.request)
+
+
+def _tell_linear(done: "LinearAudit", limit: "Verdict | None", json: bool) -> None:
+    """Two versions of a linear model: the change is computed, and nothing is searched."""
+    from exhume.auditing.linear_versions import write_linear
+
+    page = write_linear(done, done.request.reveal)
+    for text in (done.sentence, done.confidence, *done.notes, f"wrote {page}"):
+        say(text, json)
     if json:
         print_json(done.summary | {"report": str(page)})
     _fail(done.verdict, limit, done.request)

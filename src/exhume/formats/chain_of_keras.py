@@ -12,7 +12,10 @@ from exhume.formats.dense_chain import WAY_OUT, DenseChain, DenseLayer, one_acti
 from exhume.formats.keras_optimiser import keras_buffers
 
 PASSED = ("InputLayer", "Flatten", "Dropout", "Reshape", "ActivityRegularization")
-KNOWN = ("relu", "tanh", "sigmoid", "gelu", "softplus", "linear")
+KNOWN = ("relu", "tanh", "sigmoid", "gelu", "softplus", "linear", "silu", "elu", "relu6")
+OTHER_NAMES = {"swish": "silu"}
+LEAKY = "leaky_relu"
+OF_LAYERS = ("Activation", "ReLU", "LeakyReLU", "ELU")
 
 
 def chain_of_keras(contents: Contents, path: Path) -> DenseChain:
@@ -25,11 +28,11 @@ def chain_of_keras(contents: Contents, path: Path) -> DenseChain:
         if layer.class_name == "Dense":
             layers.append(_layer(layer, contents, path, len(layers) + 1))
             given.append(_activation(settings.get("activation", "linear")))
-        elif layer.class_name in ("Activation", "ReLU") and given and given[-1] == "linear":
-            given[-1] = "relu" if layer.class_name == "ReLU" else _activation(settings.get("activation", "linear"))
+        elif layer.class_name in OF_LAYERS and given and given[-1] == "linear":
+            given[-1] = _of_layer(layer.class_name, settings)
         elif layer.class_name not in PASSED:
             raise UsageError(f"expected dense layers alone in {path}, found {layer.class_name!r}; {WAY_OUT}")
-    odd = next((name for name in given[:-1] if name not in KNOWN), None)
+    odd = next((name for name in given[:-1] if name not in (*KNOWN, LEAKY)), None)
     if odd is not None:
         raise UsageError(f"expected an activation out of {', '.join(KNOWN)} in {path}, found {odd[:40]!r}; {WAY_OUT}")
     names = [layer.where for layer in contents.objects if layer.class_name == "Dense"]
@@ -74,4 +77,23 @@ def _activation(stated: Any) -> str:
             if isinstance(inner, dict)
             else inner or stated.get("class_name")
         )
-    return str(stated).lower().rpartition(".")[2]
+    name = str(stated).lower().rpartition(".")[2]
+    # a slope of 0.2 is what Keras means by the name alone, and exhume's is 0.01
+    return "leaky_relu with a slope of 0.2" if name == LEAKY else OTHER_NAMES.get(name, name)
+
+
+def _of_layer(kind: str, settings: dict[str, Any]) -> str:
+    """The activation of a layer that is one."""
+    if kind == "Activation":
+        return _activation(settings.get("activation", "linear"))
+    slope = settings.get("negative_slope", settings.get("alpha"))
+    if kind == "ReLU":
+        ends = {None: "relu", 6: "relu6"}
+        plain = not slope and not settings.get("threshold")
+        end = settings.get("max_value")
+        return (
+            ends.get(end, f"relu up to {end}") if plain and not isinstance(end, list | dict) else "relu with settings"
+        )
+    if kind == "ELU":
+        return "elu" if slope in (None, 1) else f"elu with a slope of {slope}"
+    return LEAKY if slope == 0.01 else f"leaky_relu with a slope of {0.3 if slope is None else slope}"

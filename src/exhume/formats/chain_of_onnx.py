@@ -5,18 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from exhume.errors import UsageError
-from exhume.formats.contents import Contents, StoredObject
+from exhume.formats.contents import Contents, StoredArray, StoredObject
 from exhume.formats.dense_chain import WAY_OUT, DenseChain, DenseLayer, one_activation
+from exhume.formats.elementwise import ACTIVATIONS, activation_behind
+from exhume.formats.linear_head import Scaler, scaler_of_onnx
 
 PASSED = ("Identity", "Cast", "Flatten", "Dropout")
-ACTIVATIONS = {
-    "Relu": "relu",
-    "Tanh": "tanh",
-    "Sigmoid": "sigmoid",
-    "Gelu": "gelu",
-    "Softplus": "softplus",
-    "Erf": "erf",
-}
 DENSE = ("Gemm", "MatMul")
 
 
@@ -27,7 +21,7 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
         raise UsageError(f"expected a network of one input in {path}, found {len(inputs)}; {WAY_OUT}")
     layers: list[DenseLayer] = []
     between: list[str] = []
-    notes: list[str] = []
+    scaler: StoredObject | None = None
     current, waiting = inputs[0], None  # an activation counts once a layer follows
     seen = set[str]()
     while True:
@@ -35,6 +29,17 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
             raise UsageError(f"expected a network in {path}, found a loop through {current[:80]!r}; {WAY_OUT}")
         seen.add(current)
         users = [node for node in nodes if current in node.members["inputs"]]
+        behind = activation_behind(current, contents) if layers and waiting is None else None
+        if behind is not None and not _is_bias(users[0], layers[-1], contents):
+            waiting, ending = behind
+            if waiting is None and any(ending in node.members["inputs"] for node in nodes):
+                kinds = " ".join(dict.fromkeys(node.class_name for node in users))
+                raise UsageError(
+                    f"expected an activation out of {', '.join(ACTIVATIONS)} in {path}, found another one "
+                    f"({kinds} ...); {WAY_OUT}"
+                )
+            current = ending
+            continue
         if len(users) != 1:
             break
         node = users[0]
@@ -46,15 +51,10 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
                 between.append("linear")
             layers.append(_layer(node, current, contents, len(layers) + 1))
             waiting = None
-        elif kind == "Add" and layers and layers[-1].bias is None and waiting is None:
-            bias = next((contents.arrays[name] for name in node.members["inputs"] if name in contents.arrays), None)
-            if bias is None or bias.numbers != layers[-1].weight.shape[0]:
-                break
+        elif layers and waiting is None and (bias := _is_bias(node, layers[-1], contents)) is not None:
             layers[-1] = DenseLayer(layers[-1].name, layers[-1].weight, np.asarray(bias.read()).ravel())
-        elif kind in ACTIVATIONS and layers and waiting is None:
-            waiting = ACTIVATIONS[kind]
-        elif kind == "Scaler" and not layers:
-            notes.append("The file scales its inputs first (Scaler): records are compared as they are after that.")
+        elif kind == "Scaler" and not layers and scaler is None:
+            scaler = node
         elif kind not in PASSED:
             break
         outputs = node.members["outputs"]
@@ -68,7 +68,18 @@ def chain_of_onnx(contents: Contents, path: Path) -> DenseChain:
             f"expected one chain of dense layers in {path}, found {len(layers)} of {len(every)} layers up to {odd!r}; "
             f"{WAY_OUT}"
         )
-    return DenseChain(tuple(layers), one_activation(between, path), tuple(notes))
+    own = None
+    if scaler is not None and layers:
+        own = Scaler.of(scaler_of_onnx(scaler, path), layers[0].weight.shape[1], path)
+    return DenseChain(tuple(layers), one_activation(between, path), (), scaler=own)
+
+
+def _is_bias(node: StoredObject, layer: DenseLayer, contents: Contents) -> StoredArray | None:
+    """The numbers that a node adds to the outputs of a layer without a bias."""
+    if node.class_name != "Add" or layer.bias is not None:
+        return None
+    added = next((contents.arrays[name] for name in node.members["inputs"] if name in contents.arrays), None)
+    return added if added is not None and added.numbers == layer.weight.shape[0] else None
 
 
 def _weights(node: StoredObject, current: str, contents: Contents) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 from exhume.errors import ExhumeError, UsageError
 from exhume.formats.contents import Contents, StoredArray, StoredObject
 from exhume.formats.dense_chain import WAY_OUT, DenseChain, DenseLayer
+from exhume.formats.linear_head import Scaler, steps_before
 
 NETWORKS = ("MLPClassifier", "MLPRegressor")
 ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid", "identity": "linear"}
@@ -34,13 +35,13 @@ def chain_of_skops(contents: Contents, path: Path) -> DenseChain:
         DenseLayer(f"dense{number + 1}", weight.T, bias)
         for number, (weight, bias) in enumerate(zip(weights, biases, strict=True))
     )
-    scaled = any(True for _ in contents.objects_of("StandardScaler", "MinMaxScaler", "RobustScaler", "MaxAbsScaler"))
-    notes = (
-        ("The file scales its inputs before the network: records are compared as they are after that.",)
-        if scaled
-        else ()
-    )
-    return DenseChain(layers, ACTIVATIONS[stated], notes, _kept(network, len(weights)))
+    try:
+        prepare = steps_before(network, contents, path)
+    except UsageError:  # another step than a scaler
+        note = "The file has other steps in front of the network: records are compared as they are after those."
+        return DenseChain(layers, ACTIVATIONS[stated], (note,), _kept(network, len(weights)))
+    scaler = None if prepare is None else Scaler.of(prepare, weights[0].shape[0], path)
+    return DenseChain(layers, ACTIVATIONS[stated], (), _kept(network, len(weights)), scaler)
 
 
 def _kept(network: StoredObject, layers: int) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:

@@ -30,19 +30,22 @@ def order_of(shapes: Mapping[str, Shape], path: Path, in_order_of_the_file: bool
     Order(names=('a', 'b'), only_one=True)
     """
     layers = _layers(shapes, path)
-    likely = tuple(layers) if in_order_of_the_file else tuple(sorted(layers, key=natural))
     found = list(islice(_orders(layers), 2))
     if not found:
         some = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in list(layers.items())[:4])
         raise UsageError(f"expected dense layers that read each other in {path}, found {some}; {WAY_OUT}")
     if len(found) == 1:
         return Order(found[0], True)
-    if not _chains([layers[name] for name in likely]):
+    if in_order_of_the_file and _chains(list(layers.values())):
+        return Order(tuple(layers), False)
+    numbered = list(islice(_orders(layers, by_number=True), 2))
+    if len(numbered) != 1:
+        one, other = numbered or found
         raise UsageError(
-            f"expected names that tell the order of the layers in {path}, found several orders that fit: "
-            f"{' '.join(found[0][:6])} or {' '.join(found[1][:6])}; {WAY_OUT}"
+            f"expected numbers in the names that tell the order of the layers in {path}, found several orders that "
+            f"fit: {' '.join(one[:6])} or {' '.join(other[:6])}; {WAY_OUT}"
         )
-    return Order(likely, False)
+    return Order(numbered[0], False)
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -52,6 +55,16 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     ['net.2', 'net.10']
     """
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+
+
+def _has_smaller_number(one: str, other: str) -> bool:
+    """
+    >>> _has_smaller_number("b.2.fc", "b.10.out"), _has_smaller_number("dec.0", "enc.1")
+    (True, False)
+    """
+    pairs = zip(natural(one), natural(other), strict=False)
+    first, second = next(((a, b) for a, b in pairs if a != b), ((1, 0, ""), (1, 0, "")))
+    return first[0] == second[0] == 0 and first < second
 
 
 def _layers(shapes: Mapping[str, Shape], path: Path) -> dict[str, Shape]:
@@ -83,10 +96,12 @@ def _chains(shapes: list[Shape]) -> bool:
     return all(after[1] == before[0] for before, after in pairwise(shapes))
 
 
-def _orders(layers: Mapping[str, Shape]) -> Iterator[tuple[str, ...]]:
-    """Every order in which each layer reads what the one before it gives, found from the first layer on."""
+def _orders(layers: Mapping[str, Shape], by_number: bool = False) -> Iterator[tuple[str, ...]]:
+    """Every order in which each layer reads what the one before it gives, found from the first layer on. `by_number`:
+    those in which names that differ in a number first come in the order of these numbers."""
     names = list(layers)[::-1]
-    waiting: list[tuple[str, ...]] = [(name,) for name in names]
+    before = {name: {other for other in names if by_number and _has_smaller_number(other, name)} for name in names}
+    waiting: list[tuple[str, ...]] = [(name,) for name in names if not before[name]]
     for _ in range(MOST_TRIED):
         if not waiting:
             return
@@ -97,7 +112,11 @@ def _orders(layers: Mapping[str, Shape]) -> Iterator[tuple[str, ...]]:
         if _left_apart(order, layers):
             continue
         width = layers[order[-1]][0]
-        waiting.extend((*order, name) for name in names if name not in order and layers[name][1] == width)
+        waiting.extend(
+            (*order, name)
+            for name in names
+            if name not in order and layers[name][1] == width and before[name] <= set(order)
+        )
 
 
 def _left_apart(order: tuple[str, ...], layers: Mapping[str, Shape]) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from exhume.errors import ExhumeError, UsageError
+from exhume.formats.linear_head import Scaler
 
 WAY_OUT = "give the network as --model package.module:factory"
 FEWEST_LAYERS = 2
@@ -36,6 +37,8 @@ class DenseChain:
     activation: str | None
     notes: tuple[str, ...] = ()
     buffers: Buffers = field(default_factory=dict)
+    scaler: Scaler | None = None
+    """What the file does to a record in front of the network."""
 
 
 def checked(chain: DenseChain, path: Path) -> DenseChain:

@@ -12,6 +12,7 @@ ONNX keeps what a model answers and not what it was trained with. A softmax or a
 logistic regression; of other classifiers the loss has to be given.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ MODELS = (
     "LinearSVC",
     "SGDClassifier",
 )
+OF_VERSIONS = ("LogisticRegression", "Ridge", "RidgeClassifier", "LinearSVC", "LinearRegression")
+"""Models of which two versions can be held against each other: their penalty is the owner's, and they come to rest."""
 SGD_LOSSES = {"log_loss": "logistic", "squared_hinge": "squared-hinge", "squared_error": "signed-square"}
 NODES = ("LinearClassifier", "LinearRegressor")
 Prepare = Callable[[np.ndarray], np.ndarray]
@@ -47,11 +50,32 @@ class LinearHead:
     loss: str | None
     classes: tuple[Any, ...] | None
     prepare: Prepare | None = None
+    penalty: float | None = None
+    """λ of λ|W|²/2 beside the sum of the losses, where the file tells it."""
 
 
-def head_of(contents: Contents, path: Path) -> LinearHead:
-    read = {"skops": _of_skops, "ONNX": _of_onnx}[contents.kind]
-    found = read(contents, path)
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaler:
+    """What a file does to a record first: (x - centre) / scale."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, prepare: Prepare, width: int, path: Path) -> "Scaler":
+        """Scalers one after another are one."""
+        try:
+            start, end = (np.asarray(prepare(np.full((1, width), value)), np.float64) for value in (0.0, 1.0))
+        except ValueError as problem:
+            raise ExhumeError(f"expected a scaler of {width} numbers in {path}, found another one") from problem
+        slope = end - start
+        if slope.shape != (1, width) or not np.isfinite(slope).all() or (slope == 0).any():
+            raise ExhumeError(f"expected a scaler of {width} numbers, none of them zero, in {path}, found another one")
+        return cls((-start / slope)[0], (1 / slope)[0])
+
+
+def head_of(contents: Contents, path: Path, models: Sequence[str] = MODELS) -> LinearHead:
+    found = _of_onnx(contents, path) if contents.kind == "ONNX" else _of_skops(contents, path, models)
     weight, bias = found.weight, found.bias
     if weight.ndim != 2 or 0 in weight.shape or weight.dtype.kind != "f":
         raise ExhumeError(f"expected a matrix of weights in {path}, found {weight.dtype} of shape {weight.shape}")
@@ -63,10 +87,10 @@ def head_of(contents: Contents, path: Path) -> LinearHead:
     return found
 
 
-def _of_skops(contents: Contents, path: Path) -> LinearHead:
-    found = list(contents.objects_of(*MODELS))
+def _of_skops(contents: Contents, path: Path, models: Sequence[str]) -> LinearHead:
+    found = list(contents.objects_of(*models))
     if len(found) != 1:
-        raise UsageError(f"expected one of {', '.join(MODELS)} in {path}, found {len(found)} of them")
+        raise UsageError(f"expected one of {', '.join(models)} in {path}, found {len(found)} of them")
     model = found[0]
     weight = model.array("coef_")
     if weight is None:
@@ -80,13 +104,14 @@ def _of_skops(contents: Contents, path: Path) -> LinearHead:
         bias.astype(np.float64).ravel() if fitted else None,
         _loss_of(model),
         None if classes is None else tuple(classes.read().tolist()),
-        _steps_before(model, contents, path),
+        steps_before(model, contents, path),
+        _penalty_of(model),
     )
 
 
 def _loss_of(model: StoredObject) -> str | None:
     match model.class_name:
-        case "Ridge" | "RidgeCV":
+        case "Ridge" | "RidgeCV" | "LinearRegression":
             return "square"
         case "RidgeClassifier" | "RidgeClassifierCV":
             return "signed-square"
@@ -103,7 +128,18 @@ def _loss_of(model: StoredObject) -> str | None:
     return "logistic" if two else "cross-entropy"
 
 
-def _steps_before(model: StoredObject, contents: Contents, path: Path) -> Prepare | None:
+def _penalty_of(model: StoredObject) -> float | None:
+    if model.class_name not in OF_VERSIONS:
+        return None
+    if model.class_name == "LinearRegression":
+        return 0.0
+    stated = model.members.get("alpha" if model.class_name.startswith("Ridge") else "C")
+    if not isinstance(stated, int | float) or not 0 < stated < math.inf:
+        return None
+    return float(stated) if model.class_name.startswith("Ridge") else 1 / float(stated)
+
+
+def steps_before(model: StoredObject, contents: Contents, path: Path) -> Prepare | None:
     """The scalers in front of the model in its pipeline; any other step is refused: its outputs are the records."""
     for pipeline in contents.objects_of("Pipeline"):
         steps = pipeline.members.get("steps")
@@ -179,7 +215,7 @@ def _of_onnx(contents: Contents, path: Path) -> LinearHead:
         loss = None  # one logistic function per class
     if node.class_name == "LinearRegressor":
         loss = "square"
-    return LinearHead(weight, bias, loss, classes, _onnx_steps(node, contents, path))
+    return LinearHead(weight, bias, loss, classes, steps_of_onnx(node, contents, path))
 
 
 def _onnx_classes(node: StoredObject) -> tuple[Any, ...] | None:
@@ -190,7 +226,7 @@ def _onnx_classes(node: StoredObject) -> tuple[Any, ...] | None:
     return None
 
 
-def _onnx_steps(node: StoredObject, contents: Contents, path: Path) -> Prepare | None:
+def steps_of_onnx(node: StoredObject, contents: Contents, path: Path) -> Prepare | None:
     reads = node.members["inputs"][:1]
     if reads and reads[0] in contents.values["inputs"]:
         return None
@@ -202,6 +238,10 @@ def _onnx_steps(node: StoredObject, contents: Contents, path: Path) -> Prepare |
             f"expected nothing but a Scaler in front of the model in {path}, found {name}; export the last step alone, "
             "and give the records as it reads them"
         )
+    return scaler_of_onnx(scaler, path)
+
+
+def scaler_of_onnx(scaler: StoredObject, path: Path) -> Prepare:
     offset, scale = scaler.array("offset"), scaler.array("scale")
     if offset is None or scale is None:
         raise ExhumeError(f"expected offset and scale of the Scaler in {path}, found one of them at most")

@@ -10,6 +10,7 @@ from exhume.formats.pickles import MOST_BYTES, is_pickle, read_program, refuse_p
 from exhume.regular_file import regular
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
+INDICES = (".safetensors.index.json", ".bin.index.json")
 _COMPRESSED = (b"\x1f\x8b", b"x\x9c", b"BZh", b"\xfd7zXZ", b"\x04\x22\x4d\x18")
 _MODELS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".keras", ".h5", ".hdf5", ".onnx", ".skops", ".npy", ".npz")
 
@@ -24,7 +25,7 @@ def kind_of(path: Path) -> str | None:
     """
     start = _start(path)
     suffix = path.suffix.lower()
-    if path.name.endswith(".safetensors.index.json"):
+    if path.name.endswith(INDICES):
         return "shards"
     if start.startswith(b"PK"):
         return _kind_of_archive(path, suffix)
@@ -74,7 +75,7 @@ def read_contents(path: Path, kind: str | None = None) -> Contents:
         case "shards":
             from exhume.formats.safetensors_file import read_shards
 
-            return read_shards(path)
+            return read_shards(path, read_contents)
         case "torch":
             from exhume.formats.torch_file import read_torch
 

@@ -1,6 +1,6 @@
 """safetensors, one file or shards with an index: headers are read, numbers are mapped. No torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ NUMPY_TYPES = {
     "U8": "u1",
     "BOOL": "?",
 }
-INDEX_SUFFIX = ".safetensors.index.json"
+INDEX_ENDING = ".index.json"
 
 
 def read_safetensors(path: Path) -> Contents:
@@ -37,29 +37,35 @@ def read_safetensors(path: Path) -> Contents:
     return Contents("safetensors", arrays, values={"exhume": header.exhume} if header.exhume else {})
 
 
-def read_shards(index: Path) -> Contents:
-    """All files that an index names, which lie beside it, as one."""
+def read_shards(index: Path, read: Callable[[Path], Contents]) -> Contents:
+    """All files that an index names, which lie beside it, as one. `read` reads each, whatever its kind."""
     arrays: dict[str, StoredArray] = {}
-    for file in shard_files(index):
-        arrays |= read_safetensors(file).arrays
-    return Contents("safetensors, in shards", arrays)
+    for file, names in shard_files(index).items():
+        found = read(file).arrays
+        check_shard(index, file, names, found)
+        arrays |= found
+    return Contents("in shards", arrays)
 
 
-def shard_files(index: Path) -> list[Path]:
-    """The files of an index, each with the tensors that the index says it has."""
+def shard_files(index: Path) -> dict[Path, list[str]]:
+    """The files of an index, each with the names of the tensors that the index says it has."""
     listed = read_json_object(index).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(file, str) for file in listed.values()):
         raise ExhumeError(f"expected a weight_map from names to files in {index}, found none")
-    files = []
+    files: dict[Path, list[str]] = {}
     for file in sorted(set(listed.values())):
         if Path(file).name != file or file in ("", ".", "..") or not file.isprintable():
             raise ExhumeError(f"expected shards beside {index}, found {file[:80]!r}, which leads elsewhere")
-        found = read_header(own_file(index.parent, file)).entries
-        lost = [name for name, where in listed.items() if where == file and name not in found]
-        if lost:
-            raise ExhumeError(f"expected {lost[0][:80]!r} in {file}, as {index} says, found no such tensor")
-        files.append(index.parent / file)
+        if file.endswith(INDEX_ENDING):
+            raise ExhumeError(f"expected tensors in the shards of {index}, found {file[:80]!r}, another index")
+        files[own_file(index.parent, file)] = [name for name, where in listed.items() if where == file]
     return files
+
+
+def check_shard(index: Path, file: Path, names: Iterable[str], found: Collection[str]) -> None:
+    lost = next((name for name in names if name not in found), None)
+    if lost is not None:
+        raise ExhumeError(f"expected {lost[:80]!r} in {file.name}, as {index} says, found no such tensor")
 
 
 def _reader(path: Path, name: str, entry: Entry) -> Callable[[], np.ndarray]:

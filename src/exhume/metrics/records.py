@@ -4,6 +4,8 @@ A record x is *recovered* by the candidate x̂ that was matched with it, one to 
 
     ‖x − x̂‖ < 0.1 ‖x‖    and    ‖x − x̂‖ < ‖x − c‖ for every record c of the kind that was not trained on.
 
+A record of a table counts as well where every one of its cells comes back exactly (`exact`).
+
 The first is about the record's own norm, because the rows of one table differ in norm by a hundred. The second is what
 somebody could say who has never seen the weights: records of a kind are alike, faces and scans above all, and another
 one of them is no recovery. A control record counts as recovered by the first rule, and where the candidate is closer to
@@ -28,6 +30,8 @@ class Comparison:
 
     matching: Matching
     nearest: Float[Tensor, " n"] | None = None
+    exact: Bool[Tensor, " n"] | None = None
+    """Records of a table whose cells are all equal in the owner's units."""
 
     @property
     def errors(self) -> Float[Tensor, " n"]:
@@ -35,7 +39,8 @@ class Comparison:
 
     @property
     def recovered(self) -> Bool[Tensor, " n"]:
-        return recovered(self.errors, self.nearest)
+        close = recovered(self.errors, self.nearest)
+        return close if self.exact is None else close | self.exact
 
 
 def compare(

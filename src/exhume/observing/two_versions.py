@@ -84,11 +84,11 @@ def between_versions(
     change = new.double() - old.double()
     if not bool(change.any()):
         raise ExhumeError("expected two versions that differ, found the same weights twice")
-    directions = _row_space(change)
-    moments, axes = _second_moments(features(public.to(features.dtype or new.dtype)).double())
+    directions = row_space(change)
+    moments, axes = second_moments(features(public.to(features.dtype or new.dtype)).double())
     scale = float(moments.sum()) / features.p
     inside = directions @ axes
-    penalty = scale * max(PENALTIES, key=lambda ridge: _likelihood(inside, moments, ridge * scale))
+    penalty = scale * max(PENALTIES, key=lambda ridge: likelihood(inside, moments, ridge * scale))
     white = (moments + FLOOR * scale).rsqrt()
     target = inside * (moments + penalty) * white
     network = WhitenedFeatures(features, (axes * white).T.float())
@@ -101,7 +101,7 @@ def between_versions(
     )
 
 
-def _row_space(change: Float[Tensor, "k p"]) -> Float[Tensor, "r p"]:
+def row_space(change: Float[Tensor, "k p"]) -> Float[Tensor, "r p"]:
     """The rows that are not rounding, by falling size."""
     _, values, rows = torch.linalg.svd(change, full_matrices=False)
     falls = [
@@ -114,7 +114,7 @@ def _row_space(change: Float[Tensor, "k p"]) -> Float[Tensor, "r p"]:
     return rows[:rank] * values[:rank, None]
 
 
-def _second_moments(values: Float[Tensor, "N p"]) -> tuple[Float[Tensor, " q"], Float[Tensor, "p q"]]:
+def second_moments(values: Float[Tensor, "N p"]) -> tuple[Float[Tensor, " q"], Float[Tensor, "p q"]]:
     """s and B by the smaller of the two Gram matrices."""
     n, p = values.shape
     gram = values @ values.T / n if n < p else values.T @ values / n
@@ -124,7 +124,7 @@ def _second_moments(values: Float[Tensor, "N p"]) -> tuple[Float[Tensor, " q"], 
     return moments, values.T @ vectors / (n * moments).sqrt() if n < p else vectors
 
 
-def _likelihood(inside: Float[Tensor, "r q"], moments: Float[Tensor, " q"], penalty: float) -> float:
+def likelihood(inside: Float[Tensor, "r q"], moments: Float[Tensor, " q"], penalty: float) -> float:
     """Of all rows, each with a σ of its own."""
     spread = moments.sqrt() / (moments + penalty)
     variance = (inside / spread).square().mean(dim=1)

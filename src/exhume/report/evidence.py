@@ -1,6 +1,6 @@
 """What a reconstruction is worth, sample by sample where the truth is known, candidate by candidate where it is not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,12 +12,15 @@ from exhume.experiments.scoring import matched_pixels
 from exhume.metrics.errors import RECOVERED_DISTANCE, Evaluation, evaluate
 from exhume.metrics.images import PSNR_CAP, ImageScores, chance_image_scores, image_scores
 from exhume.metrics.matching import Matching
-from exhume.metrics.records import Comparison, compare, of_another
+from exhume.metrics.records import Comparison, compare, of_another, recovered
 from exhume.observation import Observation
 from exhume.picture_grid import from_rows
 from exhume.reconstruction import Reconstruction
 
 SMALLEST_SCORED_SIDE = 3
+CHANCE_OF_A_ROW = 0.01
+"""Records of a table that the most frequent cells of its columns would make: where there are more, exact rows do not
+count by themselves."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,6 +75,8 @@ def with_truth(
 
     against = None if control is None else control.to(candidates.dtype)
     own, other = held(directions_only), held_control(directions_only)
+    if not directions_only and not sign_free:
+        own, other = _with_exact_rows(truth, candidates, own, other, against)
     ways, other_ways = (None, None) if directions_only else (held(True), held_control(True))
     # pictures have the norm of their sample: they show directions, and so do rows where more of those came back
     turned = ways is not None and int(ways.recovered.sum()) > int(own.recovered.sum())
@@ -106,6 +111,36 @@ def with_truth(
         directions=None if ways is None else int(ways.recovered.sum()),
         sign_free=sign_free,
     )
+
+
+def _with_exact_rows(
+    truth: Truth,
+    candidates: Float[Tensor, "m d"],
+    own: Comparison,
+    other: Comparison | None,
+    control: Float[Tensor, "c d"] | None,
+) -> tuple[Comparison, Comparison | None]:
+    """Of tables: records whose cells all come back, however far they are in the numbers that the network reads.
+
+    A row that chance would make, or that records on both sides have, is no sign of anything.
+    """
+    table = truth.table
+    if table is None or candidates.shape[1] != table.width or len(table) * table.chance() > CHANCE_OF_A_ROW:
+        return own, other
+    found = [table.back(row) for row in candidates]
+    trained = {table.back(row) for row in truth.inputs}
+    others = set() if control is None else {table.back(row) for row in control}
+
+    def exact(comparison: Comparison, records: Float[Tensor, "n d"]) -> Comparison:
+        cells = [table.back(row) for row in records]
+        same = [
+            at >= 0 and found[at] == cells[place] and not (found[at] in trained and found[at] in others)
+            for place, at in enumerate(comparison.matching.candidate.tolist())
+        ]
+        return replace(comparison, exact=torch.tensor(same))
+
+    held = None if other is None or control is None else exact(other, control)
+    return exact(own, truth.inputs), held
 
 
 @dataclass(frozen=True)
@@ -226,6 +261,8 @@ def _results(
     near = f"share with a candidate closer than {RECOVERED_DISTANCE} of the sample's norm"
     if own.nearest is not None:
         near += ", and closer than its nearest control record"
+    if own.exact is not None and bool((own.exact & ~recovered(own.errors, own.nearest)).any()):
+        near += "; or with every cell of its row exact"
     alike = "chance: random candidates" if chance.error is None else "chance: another image of the kind"
     row("recovered_fraction", "Samples recovered", float(own.recovered.double().mean()), None, 1.0, near)
     if ways is not None:

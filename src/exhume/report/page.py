@@ -94,6 +94,12 @@ def render_versions(content: dict[str, Any]) -> str:
     return _environment().get_template("versions.html.jinja").render(report=content, style=style)
 
 
+def render_linear_versions(content: dict[str, Any]) -> str:
+    """The page of two versions of a linear model. It has no script."""
+    style = Markup(_environment().get_template("page.css.jinja").render())
+    return _environment().get_template("linear_versions.html.jinja").render(report=content, style=style)
+
+
 def render_ranking(content: dict[str, Any]) -> str:
     """The page of records ranked against a head. It has no script."""
     style = Markup(_environment().get_template("page.css.jinja").render())

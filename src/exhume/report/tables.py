@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from exhume.data.tables.table import Cell
+from exhume.data.tables.table import Cell, shown
 from exhume.files import replacing
 from exhume.report.evidence import Evidence
 from exhume.report.subject import Subject
@@ -75,10 +75,10 @@ def table_section(subject: Subject, evidence: Evidence, reveal: bool) -> dict[st
     rates = exact_rates(subject, lines)
     columns = subject.truth.table.columns[:MOST_COLUMNS]
 
-    def shown(cells: tuple[Cell, ...] | None) -> list[str] | None:
+    def listed(cells: tuple[Cell, ...] | None) -> list[str] | None:
         if cells is None:
             return None
-        return [_text(cell) if reveal else HIDDEN for cell in cells[:MOST_COLUMNS]]
+        return [shown(cell) if reveal else HIDDEN for cell in cells[:MOST_COLUMNS]]
 
     return {
         "columns": [
@@ -95,8 +95,8 @@ def table_section(subject: Subject, evidence: Evidence, reveal: bool) -> dict[st
         "records": [
             {
                 "sample": line.sample,
-                "true": shown(line.true),
-                "found": shown(line.found),
+                "true": listed(line.true),
+                "found": listed(line.found),
                 "exact": list(line.exact[:MOST_COLUMNS]),
             }
             for line in lines[:MOST_RECORDS]
@@ -125,12 +125,4 @@ def write_recovered(subject: Subject, evidence: Evidence, path: Path) -> None:
     with replacing(path, mode=0o600) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["record", *(column.name for column in subject.truth.table.columns)])
-        table.writerows([line.sample, *map(_text, line.found)] for line in lines if line.found is not None)
-
-
-def _text(cell: Cell) -> str:
-    """
-    >>> _text(3.0), _text(0.25), _text("Ulm")
-    ('3', '0.25', 'Ulm')
-    """
-    return cell if isinstance(cell, str) else f"{cell:.12g}"
+        table.writerows([line.sample, *map(shown, line.found)] for line in lines if line.found is not None)

@@ -64,7 +64,8 @@ class TargetOptions(Request):
     public: Annotated[
         str | None,
         Option(
-            "With --features and --against: records of the same kind that anybody may have, a file of rows.",
+            "With --against, of a linear model or --features: records of the same kind that anybody may have, a file "
+            "of rows.",
             metavar="DATA",
         ),
     ] = None
@@ -103,8 +104,17 @@ class AuditOptions(ImageOptions):
     scaling: Annotated[
         str | None,
         Option(
-            "Of a table: how numbers were scaled before training: standard or minmax (fitted to --truth), a JSON file "
-            '{"column": [centre, scale]}, or a skops file with the scaler; default: none.'
+            "Of a table: how numbers were scaled before training: standard or minmax (fitted to --truth), "
+            'standard-all (those of categories as well), a JSON file {"column": [centre, scale]}, or a skops file with '
+            "the scaler; default: as the model's own file does first, or none."
+        ),
+    ] = None
+    columns: Annotated[
+        Path | None,
+        Option(
+            'Of a table: a JSON file {"column": "number", "other": "one-hot", ...} with the columns in the order in '
+            "which the model reads them: number, one-hot, drop-first, ordinal, or a list of categories; default: as "
+            "the table has them."
         ),
     ] = None
     samples: Annotated[
@@ -179,7 +189,7 @@ class AuditRequest(AuditOptions, RecordNames, TargetOptions):
                 "expected --public DATA with --features and --against, records of the same kind that tell how features "
                 "vary, found none"
             )
-        if not versions and self.public is not None:
-            raise UsageError("expected --features and --against with --public, found it without; add them")
+        if self.public is not None and self.against is None:
+            raise UsageError("expected --against with --public, found it without; add the older version")
         if versions and self.what_if is not None:
             raise UsageError(f"expected no --what-if with two versions of a ridge model, found {self.what_if!r}")

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 Ratio = Annotated[float | None, Option("p/(dn): weights of the head for each number in the data.")]
 Params = Annotated[int | None, Option("p itself, instead of --ratio.")]
-Activation = Annotated[str, Option("relu, tanh, relu+tanh, gelu, sigmoid, softplus, erf or linear.")]
+Activation = Annotated[
+    str, Option("relu, tanh, relu+tanh, gelu, sigmoid, softplus, erf, silu, leaky_relu, elu, relu6 or linear.")
+]
 
 
 class DataOptions(Request):
