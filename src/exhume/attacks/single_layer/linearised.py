@@ -107,7 +107,7 @@ def explanation(loss: SpanLoss, fit: Fit, rows: int) -> Explanation:
     return Explanation(held, candidates, targets, amplitudes, spanned, residual, residual.new_zeros(len(residual), 0))
 
 
-def basis(values: Float[Tensor, "m p"]) -> Float[Tensor, "p m"]:
+def basis(values: Float[Tensor, "m p"]) -> Float[Tensor, "p s"]:
     return torch.linalg.qr(values.T / values.norm(dim=1).clamp_min(TINY)).Q
 
 
