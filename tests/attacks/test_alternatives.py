@@ -306,7 +306,7 @@ def test_noise_is_not_predicted_and_a_missing_sample_is(kind: str, structured: b
 def test_the_functions_of_alternatives_say_which() -> None:
     _, at = linearised(0.0, "sigmoid")
     known = Parts.of(at)
-    assert not bool(exchangeable(at, known, 1e-9, False).any())
+    assert not bool(exchangeable(at, known, 1e-9, False, torch.ones(3, dtype=torch.bool)).any())
     assert not bool(turnable(at, known, 1e-9).any())
     assert bool(turnable(at, known, 1e9).all())
 

@@ -60,15 +60,20 @@ class Parts:
         return self.at.candidates[which] + wanted @ self.inverse
 
 
-def exchangeable(at: Explanation, known: Parts, hidden: float, free_norms: bool) -> Bool[Tensor, " m"]:
-    """Candidates of which a part may be another one's: the exchange would not show in the weights."""
+def exchangeable(
+    at: Explanation, known: Parts, hidden: float, free_norms: bool, asked: Bool[Tensor, " m"]
+) -> Bool[Tensor, " m"]:
+    """Candidates of which a part may be another one's: the exchange would not show in the weights.
+
+    Pairs are left out of which neither is asked about.
+    """
     m, signs = len(at.candidates), (1, -1) if at.features.activation.parity == "odd" else (1,)
     unsure = torch.zeros(m, dtype=torch.bool, device=at.rows.device)
     left = float(at.not_made_up(at.residual[None]).square().sum())
     for group in known.groups[:-1]:  # to exchange the last is to exchange all others
         for (one, other), sign in itertools.product(itertools.combinations(range(m), 2), signs):
             factor = sign * _factor(at, one, other)
-            if factor == 0 or bool(unsure[one] and unsure[other]):
+            if factor == 0 or not bool((asked & ~unsure)[[one, other]].any()):
                 continue
             theirs = torch.stack([factor * known.seen[other], known.seen[one] / factor])
             exchanged = known.replaced([one, other], theirs, group)

@@ -149,7 +149,8 @@ class _Judge:
         squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
         if self._by_chance(structure, noise, len(fit.candidates)):
             squares = torch.full_like(squares, torch.inf)
-        others = found.others(SHOWS * noise + coherent, self.counted, loss.free_norms)
+        known = squares <= TRUSTED_ERROR**2
+        others = found.others(SHOWS * noise + coherent, self.counted, loss.free_norms, known)
         return squares.nan_to_num(torch.inf), {name: same(those.double()) > 0 for name, those in others.items()}
 
     def _by_chance(self, structure: Structure, noise: float, m: int) -> bool:
@@ -173,12 +174,14 @@ class _Determined:
     splitting: Float[Tensor, " m"]
     left_out: float
 
-    def others(self, hidden: float, counted: bool, free_norms: bool) -> dict[str, Bool[Tensor, " m"]]:
+    def others(
+        self, hidden: float, counted: bool, free_norms: bool, determined: Bool[Tensor, " m"]
+    ) -> dict[str, Bool[Tensor, " m"]]:
         """Candidates of which there is another explanation, by its kind: it leaves at most `hidden` in the weights."""
         hidden = hidden / self.one_of
         known = Parts.of(self.at)
         others = {
-            "parts": exchangeable(self.at, known, hidden, free_norms),
+            "parts": exchangeable(self.at, known, hidden, free_norms, determined),
             "sign": turnable(self.at, known, hidden),
         }
         return others if counted else {**others, "blend": self.splitting <= hidden}
