@@ -18,7 +18,7 @@ from exhume.reconstruction import Outcome
 def test_every_method_is_either_offered_or_passed_over_with_a_reason(fitted: Any) -> None:
     ridge = target_of_rows(HeldRows(fitted.rows), fitted.weights, activation="relu")
     linear = target_of_rows(HeldRows(fitted.rows), fitted.weights, activation="linear")
-    model = nn.Sequential(nn.Linear(4, 9), nn.LeakyReLU(), nn.Linear(9, 1))
+    model = nn.Sequential(nn.Linear(4, 9), nn.Mish(), nn.Linear(9, 1))
     network = target_of_module(model, input_shape=(4,), initial="zero")
     for target in (ridge, linear, network):
         for samples in (None, 3):
