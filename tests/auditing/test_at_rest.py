@@ -72,4 +72,4 @@ def test_at_rest_it_does_not_matter_how_the_weights_came_there() -> None:
     for told, judged in ((["adam"], "no"), (["adam", STATIONARY], "yes")):
         lines = {line["name"]: line for line in recipes_section(told, None, None, False, ())["lines"]}
         assert lines["adam"]["judged"] == judged
-    assert "Yes, if trained with L2 to stationarity" in lines["adam"]["why"]
+    assert "weights that L2 brought to rest are attacked themselves" in lines["adam"]["why"]

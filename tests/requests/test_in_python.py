@@ -48,6 +48,7 @@ ELSEWHERE: dict[type[Request], dict[str, object]] = {
         "layer": exhume.rank,
         "hidden": exhume.reconstruct,
         "mean": exhume.rank,
+        "members": exhume.Ranking,
         "std": exhume.rank,
         "out": exhume.Ranking,
         "model": exhume.load_observation,

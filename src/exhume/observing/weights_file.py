@@ -31,6 +31,7 @@ WAY_OUT = "where you trust it, load it and write safetensors.torch.save_file(mod
 _REBUILT = {"_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter"}
 _OTHERS = {
     b"\x89HDF": "an HDF5 file",
+    b"GGUF": "a GGUF file",
     b"\x93NUM": "a NumPy file",
     b"\x1f\x8b\x08": "a compressed file",
     b"\x80": "a bare pickle (or a PyTorch file of before version 1.6)",
