@@ -228,15 +228,29 @@ DENIED = "Not recovered by these attacks: what it found is not the training data
         (INFORMED, replace(BLIND, sentence="so part of it is exposed.", score=NOTHING), ["no candidate is within"]),
         (replace(INFORMED, page=["it spans only 357 of 784 dimensions"]), BLIND, ["its rank is 8"]),
         (replace(INFORMED, page=["a largest gap of only 4.5 in its spectrum"]), BLIND, ["the largest gap is"]),
-        (replace(INFORMED, page=["The features did not move in training."]), BLIND, ["those of the records moved"]),
         (
-            replace(INFORMED, page=["The features moved by 0.05 of their size in training: little."]),
+            replace(INFORMED, page=["The features of these records are what they were at the known start."]),
+            BLIND,
+            ["those of the records moved"],
+        ),
+        (
+            replace(INFORMED, page=["The features moved by 0.05 of their size since the known start: little."]),
             BLIND,
             ["those of"],
         ),
-        (replace(INFORMED, page=["The features of random inputs moved by 0.05 of their size in training."]), BLIND, []),
         (
-            replace(INFORMED, page=["The features of these records moved by 0.05 of their size in training."]),
+            replace(
+                INFORMED,
+                page=["The features of random inputs moved by 0.05 of their size since the known start."],
+            ),
+            BLIND,
+            [],
+        ),
+        (
+            replace(
+                INFORMED,
+                page=["The features of these records moved by 0.05 of their size since the known start."],
+            ),
             BLIND,
             ["those of"],
         ),

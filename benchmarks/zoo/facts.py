@@ -8,7 +8,8 @@ silent       the share of (unit, record) pairs that are silent at both ends of t
 floor        ‖ΔW − AᵀΦ‖² / ‖ΔW‖² of the head's change with the best A, Φ the features of the records halfway between
              both ends and a constant one: what the last-layer equation leaves at the truth. `end`: at the end
 p / (dn)     equations over unknowns: outputs of the head that repeat each other count once
-drift        how far the features of the records moved, over their size at the end
+drift        how far the features of the records moved since the start that the attacker knows (that of training, if
+             none), over their size at the end
 """
 
 import copy
@@ -70,8 +71,15 @@ def facts_of(trained: Trained) -> Facts:
         floor_at_end=left_over(change, now),
         p=p,
         ratio=p / (d * n),
-        drift=float((now - then).norm() / now.norm().clamp_min(1e-300)),
+        drift=float((now - _known(trained, head, then)).norm() / now.norm().clamp_min(1e-300)),
     )
+
+
+def _known(trained: Trained, head: str, then: Tensor) -> Tensor:
+    """The features of the records at the start that the attacker knows, where that is a whole one."""
+    start = trained.known.start
+    whole = start is not None and set(start) == set(trained.before)
+    return seen_by(at(trained.model, start), head, trained.records.inputs) if start is not None and whole else then
 
 
 def spectrum_of(change: Tensor) -> Spectrum:

@@ -13,8 +13,8 @@ _COUNTED = re.compile(r"^\w[\w ]*: ([\d,]+) of ([\d,]+) training \w+ can be read
 _CERTIFIED = re.compile(r"^\w[\w ]*: ([\d,]+) training \w+ can be read")
 _RANK = re.compile(r"(?:spans only|change has rank|change spans) (\d+)")
 _GAP = re.compile(r"largest gap of only ([\d.e+-]+)")
-_MOVED = re.compile(r"features(?: of ([\w ]+))? moved by ([\d.e+-]+) of their size in training(?:: (\w+))?")
-_STILL = re.compile(r"features(?: of these records)? did not move")
+_MOVED = re.compile(r"features(?: of ([\w ]+))? moved by ([\d.e+-]+) of their size since the known start(?:: (\w+))?")
+_STILL = re.compile(r"features of these records are what they were")
 _HOLDS = re.compile(r"A last layer of .*?p = ([\d,]+) (?:parameters|independent equations, which) can hold (?!at most)")
 STILL = 1e-6
 _DENIALS = (

@@ -48,10 +48,22 @@ def test_the_section_ticks_what_was_told_and_says_what_was_measured() -> None:
 @pytest.mark.parametrize(
     ("drift", "said"),
     [
-        (Drift(0.0, "these records", sure=True), "The features of these records did not move in training."),
-        (Drift(0.1, "these records", sure=True), "these records moved by 0.1 of their size in training: little."),
-        (Drift(0.1, "random inputs", sure=False), "random inputs moved by 0.1 of their size in training."),
-        (Drift(0.8, "the candidates", sure=False), "the candidates moved by 0.8 of their size in training: far."),
+        (
+            Drift(0.0, "these records", sure=True),
+            "The features of these records are what they were at the known start.",
+        ),
+        (
+            Drift(0.1, "these records", sure=True),
+            "these records moved by 0.1 of their size since the known start: little.",
+        ),
+        (
+            Drift(0.1, "random inputs", sure=False),
+            "random inputs moved by 0.1 of their size since the known start.",
+        ),
+        (
+            Drift(0.8, "the candidates", sure=False),
+            "the candidates moved by 0.8 of their size since the known start: far.",
+        ),
     ],
 )
 def test_how_far_features_moved_is_said_of_the_inputs_it_was_measured_on(drift: Drift, said: str) -> None:

@@ -123,10 +123,10 @@ def unrest(layer: str, share: float) -> str:
 def _moved(drift: Drift) -> str:
     features = f"The features of {drift.of}"
     if not drift.moved:
-        return f"{features} did not move in training."
+        return f"{features} are what they were at the known start."
     far = ": far. Candidates of an attack on the last layer are then only nearly right" if drift.moved > DRIFTED else ""
     little = ": little" if drift.sure and not far else ""
-    return f"{features} moved by {plain(drift.moved)} of their size in training{far or little}."
+    return f"{features} moved by {plain(drift.moved)} of their size since the known start{far or little}."
 
 
 def broken(named: Collection[str], breaking: Collection[str]) -> list[str]:
