@@ -35,6 +35,7 @@ from exhume.metrics.floor import floor_of
 from exhume.observation import Observation
 from exhume.report.content import case_of, gather
 from exhume.report.evidence import Evidence, with_truth
+from exhume.report.pieces import reading_of, with_pieces
 from exhume.report.recipes import Drift, assumed_by, check_recipes, recipes_section, unrest
 from exhume.report.subject import Subject
 from exhume.report.verdict import verdict
@@ -106,14 +107,18 @@ def _check_records(question: Question) -> None:
 
 
 def _came_back(question: Question, attempt: Attempt) -> int:
-    """How many records an attempt gave, at most up to their norm; 0 where there are none, or it gave pieces of them."""
+    """How many records an attempt gave, at most up to their norm, or by their pieces; 0 where there are none."""
     truth, observation = question.truth, attempt.offer.seen(question.target.observation)
     found = None if attempt.attacked is None else attempt.attacked.reconstruction
     if truth is None or found is None or not len(found.candidates):
         return 0
+    control = None if question.control is None else question.control.inputs
+    reading = reading_of(found, observation)
+    if reading is not None:
+        return with_pieces(truth, found, reading, control).recovered or 0
     if found.candidates.shape[1] != truth.inputs.shape[1]:
         return 0
-    evidence = with_truth(truth, found, observation, {}, None if question.control is None else question.control.inputs)
+    evidence = with_truth(truth, found, observation, {}, control)
     return max(evidence.recovered or 0, evidence.directions or 0)
 
 
