@@ -43,7 +43,7 @@ def results(found: exhume.Reconstruction, audit: exhume.Audit) -> dict[str, Show
 def test_results_say_in_one_line_what_came_out(found: exhume.Reconstruction, audit: exhume.Audit) -> None:
     said = {name: repr(result) for name, result in results(found, audit).items()}
     assert all("\n" not in line and str(line) == line for line in said.values())
-    start = "Reconstruction(outcome=recovered, candidates=3 of 16 numbers, trusted=3, loss="
+    start = "Reconstruction(outcome=recovered, candidates=3 with 16 numbers each, trusted=3, loss="
     assert said["found"].startswith(start)
     assert "held_out_loss=" in said["found"]
     assert "method=split-newton, seconds=" in said["found"]

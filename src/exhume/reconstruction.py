@@ -141,7 +141,7 @@ class Reconstruction(Shown):
     def _lines(self) -> dict[str, str | int | float | None]:
         return {
             "outcome": self.outcome.value,
-            "candidates": f"{len(self.candidates):,} of {self.candidates.shape[1]:,} numbers",
+            "candidates": f"{len(self.candidates):,} with {self.candidates.shape[1]:,} numbers each",
             "trusted": self.trusted,
             "loss": float(self.loss),
             "held_out_loss": self.held_out_loss,

@@ -101,6 +101,7 @@ def opened(browser: "Browser", pages: dict[str, Path]) -> "Iterator[Callable[[st
 
 def open_page(browser: "Browser", path: Path, **options: Any) -> Opened:
     context = browser.new_context(viewport=VIEWPORT, permissions=["clipboard-read", "clipboard-write"], **options)
+    context.set_default_timeout(PATIENCE)
     opened = Opened(context.new_page())
     opened.page.on("request", lambda request: opened.requests.append(request.url))
     opened.page.on("console", lambda said: opened.complaints.append(f"{said.type}: {said.text}"))

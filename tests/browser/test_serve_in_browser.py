@@ -233,6 +233,7 @@ def test_a_large_file_is_answered_before_it_has_arrived(
     state = {"0.weight": torch.zeros(2000, 3072), "0.bias": torch.zeros(2000), "2.weight": torch.zeros(10, 2000)}
     write_state(state, tmp_path / name)
     page = browser.new_page(viewport=DESK)
+    page.set_default_timeout(PATIENCE)
     page.route("**/files?*", lambda route: None)
     page.goto(address)
     page.locator("#file-weights").set_input_files(tmp_path / name)

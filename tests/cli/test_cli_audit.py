@@ -102,7 +102,7 @@ def test_a_users_own_model_is_built_by_the_code_that_is_named(exhume: Command, h
     content = json.loads((here / "o" / "report.json").read_text())
     assert content["knowledge"][2] == {"known": True, "what": "The weights of the last layer before training (known)"}
     assert content["commands"][0].startswith("exhume audit nets.pt --model users_audit_nets:small")
-    assert content["artefact"]["kind"] == "PyTorch, weights only"
+    assert content["artefact"]["kind"] == "PyTorch"
 
 
 def test_any_network_is_audited_within_its_budget(exhume: Command, here: Path) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from exhume.activations import ACTIVATIONS
 from exhume.activations import activation as named_activation
 from exhume.experiments.truth import Truth
+from exhume.report.numbers import percent
 
 CLEARLY = 1.5
 """The assumed activation is doubted where its share is larger than that of the best by this factor."""
@@ -68,17 +69,23 @@ def _fitting(
     if own > CLEARLY * shares[best]:
         also = [name for name in shares if name != best and shares[name] <= AS_WELL * shares[best]]
         return (
-            f"The activation is probably not {activation}: with it {own:.0%} {where}, with {best} {shares[best]:.0%}"
+            f"The activation is probably not {activation}: with it {_energy(own)} {where}, with {best} "
+            f"{_energy(shares[best])}"
             f"{_as_well(also)}. The records do not choose how the file is read: give --activation {best}.",
         )
     also = [name for name in shares if name != activation and AS_WELL * own >= shares[name]]
     rest = [name for name in shares if name not in (activation, *also)]
     after = min(rest, key=lambda name: shares[name], default=None)
-    other = "" if after is None else f" The next one, {after}, leaves {shares[after]:.0%}."
+    other = "" if after is None else f" The next one, {after}, leaves {_energy(shares[after])}."
     return (
-        f"Tried on the records against every other activation: with {activation} {own:.0%} {where}{_as_well(also)}."
-        f"{other}",
+        f"Tried on the records against every other activation: with {activation} {_energy(own)} {where}"
+        f"{_as_well(also)}.{other}",
     )
+
+
+def _energy(share: float) -> str:
+    """As the page counts what lies outside of a span everywhere: by squares (`metrics/floor.py`)."""
+    return percent(share**2)
 
 
 def _as_well(names: Sequence[str]) -> str:

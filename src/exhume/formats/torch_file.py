@@ -30,7 +30,7 @@ def read_torch(path: Path) -> Contents:
     for name, tensor in tensors:
         shown = str(tensor.dtype).removeprefix("torch.")
         arrays[name] = StoredArray(name, tuple(tensor.shape), shown, _reader(tensor.detach()))
-    return Contents("PyTorch, weights only", arrays, values=values)
+    return Contents("PyTorch", arrays, values=values)
 
 
 def _parts(loaded: Any, path: Path) -> Iterator[tuple[str, Any]]:

@@ -63,7 +63,7 @@ def read_weights(path: Path) -> WeightsFile:
         raise ExhumeError(f"expected a readable weights file {path}, found: {problem.strerror}") from problem
     beside = Beside()
     if start.startswith(b"PK"):
-        kind, (tensors, beside) = "PyTorch, weights only", _read_torch(path, size)
+        kind, (tensors, beside) = "PyTorch", _read_torch(path, size)
     elif start[8:9] == b"{" or path.suffix == ".safetensors":
         kind, tensors = "safetensors", _read_safetensors(path)
     else:

@@ -267,7 +267,7 @@ class SilentCase:
         what = f"units of layer {self.states.name!r}"
         if self.unseen is None:
             return HeldOut(what, torch.zeros(0, dtype=torch.int64))
-        looked_at = "a sample that they confirm is shown where the confirmed ones alone put it"
+        looked_at = "which samples they confirm; the numbers of these were then computed without the others"
         return HeldOut(what, self.unseen.units.cpu(), looked_at)
 
     def unseen_loss(self, candidates: Float[Tensor, "m r"]) -> float | None:
