@@ -234,6 +234,28 @@ def test_rows_of_an_embedding_table_that_moved_are_counted(tmp_path: Path) -> No
     assert found_in(tmp_path)["embedding-rows"].what.startswith("3 of 50 rows")
 
 
+def test_rows_that_weight_decay_alone_shrank_have_not_moved(tmp_path: Path) -> None:
+    """AdamW as it is: it shrinks every row at each step, and moves those of words that occur."""
+    torch.manual_seed(0)
+    table = torch.nn.Embedding(60, 8)
+    save_file({"embed.weight": table.weight.detach().clone()}, tmp_path / "a.safetensors")
+    optimiser = torch.optim.AdamW(table.parameters(), lr=1e-3, weight_decay=0.1)
+    for _ in range(30):
+        optimiser.zero_grad()
+        table(torch.tensor([3, 7, 9])).square().sum().backward()
+        optimiser.step()
+    save_file({"embed.weight": table.weight.detach().clone()}, tmp_path / "b.safetensors")
+    what = found_in(tmp_path)["embedding-rows"].what
+    assert what == "3 of 60 rows of an embedding table moved between two states, and all others shrank alike"
+
+
+def test_a_table_of_places_in_a_text_is_none_of_words(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        places = {f"embeddings.{kind}_embeddings.weight": torch.randn(50, 4) for kind in ("position", "token_type")}
+        save_file(places, tmp_path / f"{name}.safetensors")
+    assert not {"embedding-table", "embedding-rows"} & set(found_in(tmp_path))
+
+
 def test_rows_that_moved_between_the_weights_and_their_average_are_counted(tmp_path: Path) -> None:
     table = torch.randn(50, 4)
     moved = table.clone()
