@@ -295,6 +295,7 @@ def test_a_hugging_face_folder(tmp_path: Path) -> None:
     assert (found["seed"].where, found["seed"].certainty.value) == ("training_args.bin: seed", "likely")
     assert "'base'" in found["public-start"].what
     assert [item.name for item in done.unread] == ["training_args.bin"]
+    assert "TrainingArguments.to_json_string()" in done.unread[0].reason
     assert str(tmp_path) not in json.dumps(done.to_json())
 
 
@@ -307,6 +308,16 @@ def test_an_adapter_names_its_base(tmp_path: Path) -> None:
     finding = found_in(tmp_path)["public-start"]
     assert "'org/base'" in finding.what
     assert finding.certainty.value == "certain"
+
+
+def test_biases_beside_an_adapter_are_no_whole_layer(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2, "lora_alpha": 2, "bias": "lora_only"}')
+    factors = {"fc.lora_A.weight": torch.ones(2, 3), "fc.lora_B.weight": torch.ones(5, 2), "fc.bias": torch.ones(5)}
+    named = {f"base_model.model.{name}": value for name, value in factors.items()}
+    save_file(named, tmp_path / "adapter_model.safetensors")
+    found = found_in(tmp_path)
+    assert found["adapter-biases"].what == "the biases of 1 layer: trained, beside an adapter"
+    assert "adapter-whole-layer" not in found
 
 
 @pytest.mark.parametrize("odd", ['"use_dora": true', '"init_lora_weights": "pissa"'])
