@@ -363,6 +363,15 @@ def test_a_folder_is_audited_with_code_as_well(victim: Victim, tmp_path: Path) -
     assert read_question(AuditRequest.from_texts(asked)).target.observation.layers
 
 
+def test_a_folder_of_checkpoints_names_them(victim: Victim, tmp_path: Path) -> None:
+    """As transformers' Trainer leaves it, when nobody saved the model."""
+    for step in (15, 30):
+        (tmp_path / "run" / f"checkpoint-{step}").mkdir(parents=True)
+        save_file(victim.after, tmp_path / "run" / f"checkpoint-{step}" / "model.safetensors")
+    with pytest.raises(UsageError, match="in its folders checkpoint-15, checkpoint-30; name the folder"):
+        read_network(tmp_path / "run")
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt"])
 def test_a_folder_whose_files_lead_out_is_refused(victim: Victim, tmp_path: Path, name: str) -> None:
     """In the cache of Hugging Face a snapshot is made of links to its blobs: these are read."""

@@ -21,6 +21,7 @@ from exhume.formats.chain_reading import chain_of
 from exhume.formats.contents import StoredArray
 from exhume.formats.pickles import read_program
 from exhume.formats.reading import read_contents
+from exhume.scanning.scan import scan
 from published_files import dense_settings, fitted, iris, save_h5, save_keras, save_onnx, save_skops, some_layers
 
 
@@ -132,7 +133,8 @@ def test_an_old_file_of_tensors_is_converted_without_trust(tmp_path: Path) -> No
 def test_the_optimiser_of_a_keras_model_is_read(tmp_path: Path, layout: str, per_part: int, buffer: str) -> None:
     """Names and numbers as Keras 3.15 writes them for SGD and for Adam."""
     layers, path = some_layers(), tmp_path / ("a.keras" if layout == "numbers" else "a.h5")
-    kept = [part for weight, bias in layers for part in (weight.T - 1, bias - 1) for _ in range(per_part)]
+    first = [part for weight, bias in layers for part in (weight.T - 1, bias - 1)]
+    kept = [own for part in first for own in (part, part**2)[:per_part]]
     if layout == "numbers":
         with h5py.File(tmp_path / "model.weights.h5", "w") as file:
             for number, (weight, bias) in enumerate(layers):
@@ -155,6 +157,93 @@ def test_the_optimiser_of_a_keras_model_is_read(tmp_path: Path, layout: str, per
     for (weight, bias), (first, second) in zip(layers, found[buffer], strict=True):
         np.testing.assert_array_equal(first, weight - 1)
         np.testing.assert_array_equal(second, bias - 1)
+
+
+@pytest.mark.parametrize("per_part", [1, 2])
+@pytest.mark.parametrize("named", [False, True])
+def test_the_moving_average_of_a_keras_model_is_read(tmp_path: Path, per_part: int, named: bool) -> None:
+    """Keras 3.15 with `use_ema`: the averages of all weights come first."""
+    layers, path = some_layers(), tmp_path / "a.h5"
+    parts = [part for weight, bias in layers for part in (weight.T, bias)]
+    names = [f"dense_{at}_{part}" for at in (3, 4) for part in ("kernel", "bias")]
+    with h5py.File(save_h5(layers, path), "a") as file:
+        if named:
+            for name, part in zip(names, parts, strict=True):
+                file[f"optimizer_weights/x/{name}_average"], file[f"optimizer_weights/x/{name}_momentum"] = (
+                    part + 2,
+                    part,
+                )
+                if per_part == 2:
+                    file[f"optimizer_weights/x/{name}_velocity"] = part**2
+        else:
+            kept = [own for part in parts for own in (part, part**2)[:per_part]]
+            for number, values in enumerate([*(part + 2 for part in parts), *kept], start=2):
+                file[f"optimizer/vars/{number}"] = values
+    found = chain_of(read_contents(path), path)
+    assert list(found.buffers) == ["momentum_buffer" if per_part == 1 else "exp_avg"]
+    assert found.average is not None
+    for (weight, bias), (first, second) in zip(layers, found.average, strict=True):
+        np.testing.assert_array_equal(first, weight + 2)
+        np.testing.assert_array_equal(second, bias + 2)
+
+
+MEAN, VARIANCE = np.arange(6.0), np.arange(1.0, 7.0) ** 2
+
+
+def with_normalisation(folder: Path, layout: str, mean: object, variance: object) -> Path:
+    """As Keras 3.15 writes it: variables of the layer in each layout, or numbers among its settings."""
+    layers, settings = some_layers(), dense_settings(some_layers())
+    own = {"name": "normalization", "axis": [-1], "mean": None, "variance": None, "invert": False}
+    if layout == "settings":
+        own |= {"mean": mean, "variance": variance}
+    settings["config"]["layers"].insert(1, {"class_name": "Normalization", "config": own})
+    if layout == "names":
+        with h5py.File(save_h5(layers, folder / "a.h5"), "a") as file:
+            file.attrs["model_config"] = json.dumps(settings).encode()
+            for name, values in (("count", 0), ("mean", mean), ("variance", variance)):
+                file[f"model_weights/normalization/normalization/{name}"] = values
+        return folder / "a.h5"
+    with h5py.File(folder / "a.weights.h5", "w") as file:
+        for number, (weight, bias) in enumerate(layers):
+            file[f"layers/dense{f'_{number}' if number else ''}/vars/0"] = weight.T
+            file[f"layers/dense{f'_{number}' if number else ''}/vars/1"] = bias
+        for number, values in enumerate((mean, variance, 0) if layout != "settings" else ()):
+            file[f"layers/normalization/vars/{number}"] = values
+    if layout == "weights":
+        return folder / "a.weights.h5"
+    with zipfile.ZipFile(folder / "a.keras", "w") as archive:
+        archive.writestr("config.json", json.dumps(settings))
+        archive.write(folder / "a.weights.h5", "model.weights.h5")
+    return folder / "a.keras"
+
+
+LAYOUTS = ["archive", "names", "weights", "settings"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_normalisation_of_keras_is_a_scaler(tmp_path: Path, layout: str) -> None:
+    path = with_normalisation(tmp_path, layout, MEAN.tolist(), VARIANCE.tolist())
+    found = chain_of(read_contents(path), path)
+    assert len(found.layers) == 2
+    assert found.scaler is not None
+    np.testing.assert_allclose(found.scaler.centre, MEAN)
+    np.testing.assert_allclose(found.scaler.scale, np.sqrt(VARIANCE))
+    if layout in ("archive", "names"):
+        told = [finding.what for finding in scan(path).findings if finding.rule == "column-statistics"]
+        assert told == ["centres and scales of 6 columns (Normalization)"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("mean", "variance"),
+    [([1.0], [1.0]), ([1.0] * 6, [1.0] * 5), ([1.0] * 6, [-1.0] * 6), ([float("nan")] * 6, [1.0] * 6)],
+)
+def test_a_normalisation_of_other_numbers_is_refused(
+    tmp_path: Path, layout: str, mean: list[float], variance: list[float]
+) -> None:
+    path = with_normalisation(tmp_path, layout, mean, variance)
+    with pytest.raises(ExhumeError, match="expected"):
+        chain_of(read_contents(path), path)
 
 
 def test_averages_of_squares_are_left_out(tmp_path: Path) -> None:

@@ -234,6 +234,28 @@ def test_rows_of_an_embedding_table_that_moved_are_counted(tmp_path: Path) -> No
     assert found_in(tmp_path)["embedding-rows"].what.startswith("3 of 50 rows")
 
 
+def test_rows_that_weight_decay_alone_shrank_have_not_moved(tmp_path: Path) -> None:
+    """AdamW as it is: it shrinks every row at each step, and moves those of words that occur."""
+    torch.manual_seed(0)
+    table = torch.nn.Embedding(60, 8)
+    save_file({"embed.weight": table.weight.detach().clone()}, tmp_path / "a.safetensors")
+    optimiser = torch.optim.AdamW(table.parameters(), lr=1e-3, weight_decay=0.1)
+    for _ in range(30):
+        optimiser.zero_grad()
+        table(torch.tensor([3, 7, 9])).square().sum().backward()
+        optimiser.step()
+    save_file({"embed.weight": table.weight.detach().clone()}, tmp_path / "b.safetensors")
+    what = found_in(tmp_path)["embedding-rows"].what
+    assert what == "3 of 60 rows of an embedding table moved between two states, and all others shrank alike"
+
+
+def test_a_table_of_places_in_a_text_is_none_of_words(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        places = {f"embeddings.{kind}_embeddings.weight": torch.randn(50, 4) for kind in ("position", "token_type")}
+        save_file(places, tmp_path / f"{name}.safetensors")
+    assert not {"embedding-table", "embedding-rows"} & set(found_in(tmp_path))
+
+
 def test_rows_that_moved_between_the_weights_and_their_average_are_counted(tmp_path: Path) -> None:
     table = torch.randn(50, 4)
     moved = table.clone()
@@ -273,6 +295,7 @@ def test_a_hugging_face_folder(tmp_path: Path) -> None:
     assert (found["seed"].where, found["seed"].certainty.value) == ("training_args.bin: seed", "likely")
     assert "'base'" in found["public-start"].what
     assert [item.name for item in done.unread] == ["training_args.bin"]
+    assert "TrainingArguments.to_json_string()" in done.unread[0].reason
     assert str(tmp_path) not in json.dumps(done.to_json())
 
 
@@ -285,6 +308,16 @@ def test_an_adapter_names_its_base(tmp_path: Path) -> None:
     finding = found_in(tmp_path)["public-start"]
     assert "'org/base'" in finding.what
     assert finding.certainty.value == "certain"
+
+
+def test_biases_beside_an_adapter_are_no_whole_layer(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 2, "lora_alpha": 2, "bias": "lora_only"}')
+    factors = {"fc.lora_A.weight": torch.ones(2, 3), "fc.lora_B.weight": torch.ones(5, 2), "fc.bias": torch.ones(5)}
+    named = {f"base_model.model.{name}": value for name, value in factors.items()}
+    save_file(named, tmp_path / "adapter_model.safetensors")
+    found = found_in(tmp_path)
+    assert found["adapter-biases"].what == "the biases of 1 layer: trained, beside an adapter"
+    assert "adapter-whole-layer" not in found
 
 
 @pytest.mark.parametrize("odd", ['"use_dora": true', '"init_lora_weights": "pissa"'])

@@ -24,6 +24,7 @@ IN_FOLDERS = (
     "model.keras",
 )
 """What a folder's weights are called, the first that is there."""
+MOST_NAMED = 8
 OPTIMISERS = ("optimizer.pt", "optimizer.bin")
 """As transformers and accelerate call it."""
 
@@ -47,12 +48,22 @@ def weights_in(path: Path) -> Path:
     if found is None:
         some = [file for file in sorted(path.glob("*.safetensors")) if file.is_file()]
         if len(some) != 1:
+            below = [place.name for place in sorted(path.iterdir()) if _has_weights(place)]
+            found_there = f"{len(some) or 'no'} .safetensors files"
+            if below and not some:
+                shown = ", ".join(name if name.isprintable() else repr(name) for name in below[:MOST_NAMED])
+                found_there = f"them in its folders {shown}{', ...' if len(below) > MOST_NAMED else ''}"
+            what = "folder" if below and not some else "file"
             raise UsageError(
-                f"expected weights in the folder {path} ({', '.join(IN_FOLDERS[:3])}), found "
-                f"{len(some) or 'no'} .safetensors files; name the file"
+                f"expected weights in the folder {path} ({', '.join(IN_FOLDERS[:3])}), found {found_there}; "
+                f"name the {what}"
             )
         found = own_file(path, some[0].name)
     return found
+
+
+def _has_weights(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink() and any((place / name).is_file() for name in IN_FOLDERS)
 
 
 def _joined(index: Path) -> WeightsFile:

@@ -25,6 +25,7 @@ from exhume.observing.weights_file import WeightsFile
 
 ASSUMED = "relu"
 DRAWN = "The start was drawn again from the seed as PyTorch draws default linear layers one after the other."
+PARTS = ("weight", "bias")
 _TENSORS = ("safetensors", "torch", "shards")
 
 
@@ -132,7 +133,7 @@ def start_of(network: ReadNetwork, path: Path) -> Mapping[str, Tensor]:
         )
     renamed: dict[str, Tensor] = {}
     for own, other in zip(network.order, start.order, strict=True):
-        for part in ("weight", "bias"):
+        for part in PARTS:
             if f"{other}.{part}" in theirs:
                 renamed[f"{own}.{part}"] = theirs[f"{other}.{part}"]
     wrong = [name for name in mine if name not in renamed or renamed[name].shape != mine[name].shape]
@@ -163,7 +164,8 @@ def _of_chain(chain: DenseChain, path: Path) -> ReadNetwork:
         if layer.bias is not None:
             tensors[f"{layer.name}.bias"] = _tensor(layer.bias)
     names = tuple(layer.name for layer in chain.layers)
-    file = WeightsFile(path, read_kind(path), tensors, path.stat().st_size, Beside(_optimiser(chain)))
+    beside = Beside(_optimiser(chain), _average(chain))
+    file = WeightsFile(path, read_kind(path), tensors, path.stat().st_size, beside)
     return ReadNetwork(file, names, chain.activation, chain.notes, chain.scaler)
 
 
@@ -176,13 +178,21 @@ def _tensor(values: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=kind, order="C"))
 
 
+def _average(chain: DenseChain) -> dict[str, Tensor] | None:
+    if chain.average is None:
+        return None
+    named = zip(chain.layers, chain.average, strict=True)
+    both = [(f"{layer.name}.{part}", own) for layer, pair in named for part, own in zip(PARTS, pair, strict=True)]
+    return {name: _tensor(own) for name, own in both if own is not None}
+
+
 def _optimiser(chain: DenseChain) -> dict[str, Any] | None:
     """As torch writes it, with the names of the parameters."""
     state: dict[int, dict[str, Tensor]] = {}
     names: list[str] = []
     for buffer, values in chain.buffers.items():
         for layer, pair in zip(chain.layers, values, strict=True):
-            for part, kept in zip(("weight", "bias"), pair, strict=True):
+            for part, kept in zip(PARTS, pair, strict=True):
                 if kept is not None:
                     state[len(names)] = {buffer: _tensor(kept)}
                     names.append(f"{layer.name}.{part}")

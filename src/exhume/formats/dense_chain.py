@@ -16,8 +16,9 @@ from exhume.formats.linear_head import Scaler
 
 WAY_OUT = "give the network as --model package.module:factory"
 FEWEST_LAYERS = 2
-Buffers = Mapping[str, Sequence[tuple[np.ndarray, np.ndarray | None]]]
+LayerValues = Sequence[tuple[np.ndarray, np.ndarray | None]]
 """Of a kernel and of a bias, for each layer in order."""
+Buffers = Mapping[str, LayerValues]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +32,8 @@ class DenseLayer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseChain:
-    """`buffers` are what an optimiser keeps of each layer, by torch's names, where the file has it."""
+    """`buffers` are what an optimiser keeps of each layer, by torch's names, and `average` the moving average of its
+    weights, where the file has them."""
 
     layers: tuple[DenseLayer, ...]
     activation: str | None
@@ -39,6 +41,7 @@ class DenseChain:
     buffers: Buffers = field(default_factory=dict)
     scaler: Scaler | None = None
     """What the file does to a record in front of the network."""
+    average: LayerValues | None = None
 
 
 def checked(chain: DenseChain, path: Path) -> DenseChain:

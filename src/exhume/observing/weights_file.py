@@ -28,6 +28,14 @@ from exhume.tensor_header import read_header
 
 LARGEST_PICKLE = 64 * 2**20
 WAY_OUT = "where you trust it, load it and write safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
+_RESUMING = "it is for resuming training: leave it out"
+_NO_WEIGHTS = {
+    "training_args": "it has settings: leave it out, or write TrainingArguments.to_json_string() to training_args.json",
+    "rng_state": _RESUMING,
+    "random_states": _RESUMING,
+    "scheduler": _RESUMING,
+}
+"""What transformers and accelerate leave beside the weights, by the start of its name."""
 _REBUILT = {"_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter"}
 _OTHERS = {
     b"\x89HDF": "an HDF5 file",
@@ -140,8 +148,12 @@ def _check_archive(path: Path, size: int) -> None:
     if strangers:
         raise ExhumeError(
             f"expected tensors and nothing else in {path}, found a pickle that asks for {strangers[0]!r}: "
-            f"that is code, and it was not run; {WAY_OUT}"
+            f"that is code, and it was not run; {_way_out(path)}"
         )
+
+
+def _way_out(path: Path) -> str:
+    return next((line for start, line in _NO_WEIGHTS.items() if path.name.startswith(start)), WAY_OUT)
 
 
 def _names_in(pickle: bytes) -> list[str]:

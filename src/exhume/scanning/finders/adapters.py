@@ -1,6 +1,6 @@
 """Adapters: the change that fine-tuning made, as the file itself, with its start."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ MOST_NUMBERS = 2**24
 """Of a factor whose rank is looked at: 2 s on one core."""
 SMALL, GAP = 1e-3, 30.0
 """A drop of singular values by this factor, to a share this small, is the edge to rounding."""
+BIAS = ".bias"
 REMEDY = "nothing can be left out of an adapter; train it with differential privacy, or keep it"
 
 
@@ -23,8 +24,12 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             if found.changes:
                 yield _change(found, place)
             yield from _tokens(found, place)
-            if found.whole:
-                yield _whole(found, place)
+            biases = {name for name in found.whole if name.endswith(BIAS)}
+            biases = {name for name in biases if name.removesuffix(BIAS) + ".weight" not in found.whole}
+            if whole := [name for name in found.whole if name not in biases]:
+                yield _whole(whole, place)
+            if biases:
+                yield _biases(len(biases), place)
 
 
 def _change(found: Adapter, where: str) -> Finding:
@@ -88,8 +93,8 @@ def _tokens(found: Adapter, where: str) -> Iterator[Finding]:
             )
 
 
-def _whole(found: Adapter, where: str) -> Finding:
-    layers = sorted({name.rpartition(".")[0] or name for name in found.whole})
+def _whole(names: Sequence[str], where: str) -> Finding:
+    layers = sorted({name.rpartition(".")[0] or name for name in names})
     return Finding(
         rule="adapter-whole-layer",
         holds=Holds.LEAD,
@@ -99,4 +104,17 @@ def _whole(found: Adapter, where: str) -> Finding:
         gives_away="all that a layer of its size gives away; a new head shows which records it was trained on",
         remedy=REMEDY,
         attack="exhume rank FOLDER --candidates DATA --layer NAME; exhume audit FOLDER --initial BASE",
+    )
+
+
+def _biases(count: int, where: str) -> Finding:
+    return Finding(
+        rule="adapter-biases",
+        holds=Holds.LEAD,
+        certainty=Certainty.CERTAIN,
+        what=f"the biases of {count:,} layer{'' if count == 1 else 's'}: trained, beside an adapter",
+        where=where,
+        gives_away="little: of each layer a sum over all records, one number per unit",
+        remedy="train adapters with bias='none'",
+        attack="none yet",
     )

@@ -24,8 +24,9 @@ def find(inventory: Inventory) -> Iterator[Finding]:
             if values is not None and values.numbers:
                 yield _scaler(node, f"{file.name}: {node.where}", values)
         for layer in contents.objects_of("Normalization"):
-            kept = (layer.where, layer.members["group"])
-            values = next((array for name, array in contents.arrays.items() if set(name.split("/")) & set(kept)), None)
+            kept = {layer.where, layer.members["group"]}
+            own = (array for name, array in contents.arrays.items() if set(name.split("/")) & kept)
+            values = next((array for array in own if array.shape), None)  # one number is how many were counted
             if values is not None:
                 yield _scaler(layer, f"{file.name}: {layer.where}", values)
         for model in contents.objects_of(*PER_CLASS):
@@ -48,11 +49,12 @@ def _sizes(labels: np.ndarray, clusters: int) -> np.ndarray:
 
 
 def _scaler(model: StoredObject, where: str, values: StoredArray) -> Finding:
+    columns = f"{values.numbers:,} column{'' if values.numbers == 1 else 's'}"
     return Finding(
         rule="column-statistics",
         holds=Holds.LEAD,
         certainty=Certainty.CERTAIN,
-        what=f"centres and scales of {values.numbers:,} columns ({model.class_name})",
+        what=f"centres and scales of {columns} ({model.class_name})",
         where=where,
         gives_away="means or medians of columns; they turn scaled records back into the units of the owner",
         remedy="publish them only where the columns may be known; round them",
