@@ -4,7 +4,8 @@ Checkpoints are written every few hundredths of a second instead of every 20 s, 
 With SOAK_DIE_AT = N the process kills itself, without a word, right before its N-th operation on a file below
 SOAK_FOLDER (opening one to write, renaming, linking, making a folder, removing). SOAK_NOTES names a folder elsewhere
 that gets the file `begun.RANK` when everything is imported and work begins, `struck` when the process kills itself, and
-at a good end `count`, the number of these operations, and `done.RANK`.
+at a good end `count`, the number of these operations, and `done.RANK`. With SOAK_METHOD an audit plans that method
+alone: otherwise one before it explains the weights, or takes minutes.
 """
 
 import functools
@@ -62,13 +63,17 @@ def main() -> None:
     notes = Path(os.environ["SOAK_NOTES"])
     import_everything()
 
+    from exhume.attacks import registry
     from exhume.attacks.running import joining, loop
+    from exhume.auditing import plan
     from exhume.cli import main as exhume
     from exhume_papers.making import training_run
     from exhume_papers.victims.descent_loop import Surroundings
 
     loop.CHECKPOINT_SECONDS = CHECKPOINT_SECONDS
     training_run.Surroundings = functools.partial(Surroundings, seconds_between=CHECKPOINT_SECONDS)  # type: ignore[misc,assignment]
+    if method := os.environ.get("SOAK_METHOD"):
+        plan.known_methods = lambda: registry.methods_called(method)
     fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length), notes)
     sys.addaudithook(fuse)
     rank = os.environ.get("RANK", "0")

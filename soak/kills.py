@@ -145,6 +145,8 @@ def start(scene: Scene, folder: Path, notes: Path, die_at: int | None = None, fr
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SOAK_FOLDER": str(folder), "SOAK_NOTES": str(notes)}
     if die_at is not None:
         environment["SOAK_DIE_AT"] = str(die_at)
+    if scene.method:
+        environment["SOAK_METHOD"] = scene.method
     if scene.start == ALONE and not scene.starts_processes and not fresh:
         return Forked(scene.command(folder), environment)
     command = [*scene.start, *scene.command(folder)]

@@ -9,3 +9,8 @@ def small() -> nn.Module:
 
 def wide() -> nn.Module:
     return nn.Sequential(nn.Linear(3072, 1000), nn.ReLU(), nn.Linear(1000, 10))
+
+
+def pictures() -> nn.Module:
+    convolution = nn.Conv2d(1, 4, 3, padding=1)
+    return nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(144, 48), nn.ReLU(), nn.Linear(48, 3))
