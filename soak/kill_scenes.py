@@ -131,7 +131,7 @@ def make_store(store: Path) -> None:
 
 ALONE_IN_AN_AUDIT = {
     "firing-patterns": ("after", "before", ()),
-    "rewind": ("after", "head", ()),
+    "rewind": ("wide", "head", ()),
     "dense-spans": ("seen", "unseen", ("--model", "soak_networks:pictures", "--image-shape", "1,6,6")),
     "replay": ("after", "before", ("--model", "soak_networks:small", "--recipe-file", "recipe.json")),
 }
@@ -149,9 +149,10 @@ def _by_one_method(network: Path, method: str) -> Scene:
 
 
 def _on_a_network(network: Path, folder: Path, after: str = "after", before: str = "before") -> list[str]:
-    """It goes on from its progress, which lies outside of what is compared: times are in it."""
+    """It goes on from its progress, which lies outside of what is compared, because times are in it; but kills strike
+    at operations on its files, too: its name begins like the folder's."""
     states = [f"{network}/{after}.safetensors", "--initial", f"{network}/{before}.safetensors"]
-    return ["audit", *states, "--progress", f"{folder.parent}/progress", "--budget", "10m", "--out", f"{folder}/audit"]
+    return ["audit", *states, "--progress", f"{folder}-progress", "--budget", "10m", "--out", f"{folder}/audit"]
 
 
 def _nothing(folder: Path) -> None:
@@ -181,9 +182,10 @@ def _write_network(folder: Path) -> None:
 
     folder.mkdir()
     before, after = _trained(small(), (6,))
-    head = {name: value for name, value in before.items() if name.startswith("2.")}
+    start, wide = _trained(small(200), (6,))
+    head = {name: value for name, value in start.items() if name.startswith("2.")}
     unseen, seen = _trained(pictures(), (1, 6, 6))
-    states = {"before": before, "after": after, "head": head, "unseen": unseen, "seen": seen}
+    states = {"before": before, "after": after, "head": head, "wide": wide, "unseen": unseen, "seen": seen}
     for name, state in states.items():
         save_file(state, folder / f"{name}.safetensors")
     recipe = {"optimiser": "sgd", "rate": RATE, "steps": STEPS, "labels": LABELS}

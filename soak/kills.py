@@ -6,7 +6,7 @@ Half of the kills come at a random time, from outside, counted from when everyth
 to work; the others right before a random operation on a file, where a clock would hardly ever strike. A kill is counted
 only where the process was ended by it: any other end but a good one is a fault. After each kill every file with a final
 name has to be whole, and a folder that a command makes is complete or absent. In the end everything equals an
-undisturbed run but for times and memory, and no temporary file is left.
+undisturbed run but for times and memory, and no temporary file is left, in the folder or beside it.
 """
 
 import argparse
@@ -235,7 +235,8 @@ def _finish(scene: Scene, folder: Path, calm: Calm) -> list[str]:
     there = scene.new_folder and process.returncode == REFUSED and (folder / scene.out).exists()
     if process.returncode != 0 and not there:
         return [f"could not be resumed: {words.decode(errors='replace')[-300:]}"]
-    return [f"differs from an undisturbed run: {name}" for name in differences(contents(folder), calm.contents)]
+    left = [f"left a temporary file: {name}" for name in temporaries(folder.parent)]
+    return left + [f"differs from an undisturbed run: {name}" for name in differences(contents(folder), calm.contents)]
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 from torch import nn
 
 
-def small() -> nn.Module:
-    return nn.Sequential(nn.Linear(6, 60), nn.ReLU(), nn.Linear(60, 3))
+def small(width: int = 60) -> nn.Module:
+    return nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
 
 
 def wide() -> nn.Module:

@@ -96,6 +96,9 @@ class Replay(Method[ReplayProblem]):
         loss = problem.loss
         now = _Place(random_start(loss, problem.labels, problem.generator(0))) if resume is None else _restored(resume)
         left = loss.share(now.guess)
+        if resume is not None:
+            loss.counter.total = now.passes
+        now = replace(now, passes=loss.passes)
         best, least = now.guess, left
         yield Step(now.iteration, _columns(now.guess), left**2, now.state, _notes(stage(now.stage), left))
         while now.iteration < self.iterations and left > EXPLAINED / 10:
@@ -103,8 +106,9 @@ class Replay(Method[ReplayProblem]):
             for fitted in fit_stage(loss, own, guess, damping, problem.generator(now.stage + 1)):
                 guess, damping, iteration = fitted.guess, fitted.damping, iteration + 1
                 yield Step(iteration, _columns(guess), fitted.left**2, now.state, _notes(own, left))
-            now = _Place(guess, max(iteration, now.iteration + 1), min(max(damping, LEAST), MOST), now.stage + 1)
             left = loss.share(guess)
+            after, within = max(iteration, now.iteration + 1), min(max(damping, LEAST), MOST)
+            now = _Place(guess, after, within, now.stage + 1, loss.passes)
             if left < least:
                 best, least = guess, left
         yield Step(now.iteration + 1, _columns(best), least**2, now.state, _notes(stage(now.stage), least))
@@ -118,10 +122,12 @@ class _Place:
     iteration: int = 0
     damping: float = FIRST_DAMPING
     stage: int = 0
+    passes: float = 0.0
 
     @property
     def state(self) -> State:
         numbers = {"iteration": self.iteration, "damping": self.damping, "stage": self.stage}
+        numbers["passes"] = self.passes
         return State({"inputs": self.guess.inputs, "targets": self.guess.targets}, numbers)
 
 
@@ -136,7 +142,8 @@ def _notes(own: Stage, left: float) -> dict[str, float]:
 
 def _restored(state: State) -> _Place:
     guess, numbers = Guess(state.tensors["inputs"], state.tensors["targets"]), state.numbers
-    return _Place(guess, int(numbers["iteration"]), float(numbers["damping"]), int(numbers["stage"]))
+    iteration, stage = int(numbers["iteration"]), int(numbers["stage"])
+    return _Place(guess, iteration, float(numbers["damping"]), stage, float(numbers["passes"]))
 
 
 def with_ends(observation: Observation) -> Observation:
