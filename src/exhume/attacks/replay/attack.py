@@ -94,12 +94,14 @@ class Replay(Method[ReplayProblem]):
     def steps(self, problem: ReplayProblem, resume: State | None = None) -> Iterator[Step]:
         """One step per iteration of the fit, the best guess last. A search that was stopped goes on from its stage."""
         loss = problem.loss
-        now = _Place(random_start(loss, problem.labels, problem.generator(0))) if resume is None else _restored(resume)
-        left = loss.share(now.guess)
-        if resume is not None:
+        if resume is None:
+            start = random_start(loss, problem.labels, problem.generator(0))
+            now = _Place(start, start, loss.share(start), loss.passes)
+            left = now.least
+        else:
+            now = _restored(resume)
+            left = loss.share(now.guess)
             loss.counter.total = now.passes
-        now = replace(now, passes=loss.passes)
-        best, least = now.guess, left
         yield Step(now.iteration, _columns(now.guess), left**2, now.state, _notes(stage(now.stage), left))
         while now.iteration < self.iterations and left > EXPLAINED / 10:
             own, guess, damping, iteration = stage(now.stage), now.guess, now.damping, now.iteration
@@ -107,28 +109,30 @@ class Replay(Method[ReplayProblem]):
                 guess, damping, iteration = fitted.guess, fitted.damping, iteration + 1
                 yield Step(iteration, _columns(guess), fitted.left**2, now.state, _notes(own, left))
             left = loss.share(guess)
+            best, least = (guess, left) if left < now.least else (now.best, now.least)
             after, within = max(iteration, now.iteration + 1), min(max(damping, LEAST), MOST)
-            now = _Place(guess, after, within, now.stage + 1, loss.passes)
-            if left < least:
-                best, least = guess, left
-        yield Step(now.iteration + 1, _columns(best), least**2, now.state, _notes(stage(now.stage), least))
+            now = _Place(guess, best, least, loss.passes, after, within, now.stage + 1)
+        yield Step(now.iteration + 1, _columns(now.best), now.least**2, now.state, _notes(stage(now.stage), now.least))
 
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """Where the search is, at the beginning of a stage."""
+    """Where the search is, at the beginning of a stage. `least` is what the best guess so far leaves."""
 
     guess: Guess
+    best: Guess
+    least: float
+    passes: float
     iteration: int = 0
     damping: float = FIRST_DAMPING
     stage: int = 0
-    passes: float = 0.0
 
     @property
     def state(self) -> State:
         numbers = {"iteration": self.iteration, "damping": self.damping, "stage": self.stage}
-        numbers["passes"] = self.passes
-        return State({"inputs": self.guess.inputs, "targets": self.guess.targets}, numbers)
+        numbers |= {"least": self.least, "passes": self.passes}
+        tensors = {"inputs": self.guess.inputs, "targets": self.guess.targets}
+        return State(tensors | {"best_inputs": self.best.inputs, "best_targets": self.best.targets}, numbers)
 
 
 def _columns(guess: Guess) -> Tensor:
@@ -141,9 +145,11 @@ def _notes(own: Stage, left: float) -> dict[str, float]:
 
 
 def _restored(state: State) -> _Place:
-    guess, numbers = Guess(state.tensors["inputs"], state.tensors["targets"]), state.numbers
+    tensors, numbers = state.tensors, state.numbers
+    guess, best = Guess(tensors["inputs"], tensors["targets"]), Guess(tensors["best_inputs"], tensors["best_targets"])
     iteration, stage = int(numbers["iteration"]), int(numbers["stage"])
-    return _Place(guess, iteration, float(numbers["damping"]), stage, float(numbers["passes"]))
+    least, passes, damping = (float(numbers[name]) for name in ("least", "passes", "damping"))
+    return _Place(guess, best, least, passes, iteration, damping, stage)
 
 
 def with_ends(observation: Observation) -> Observation:
