@@ -56,6 +56,14 @@ def import_everything() -> None:
     import exhume.report.page  # noqa: F401
 
 
+def plan_one_method() -> None:
+    from exhume.attacks import registry
+    from exhume.auditing import plan
+
+    if method := os.environ.get("SOAK_METHOD"):
+        plan.known_methods = lambda: registry.methods_called(method)
+
+
 def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     first = os.environ.get("RANK", "0") == "0"  # of several ranks, the one that writes
@@ -63,17 +71,14 @@ def main() -> None:
     notes = Path(os.environ["SOAK_NOTES"])
     import_everything()
 
-    from exhume.attacks import registry
     from exhume.attacks.running import joining, loop
-    from exhume.auditing import plan
     from exhume.cli import main as exhume
     from exhume_papers.making import training_run
     from exhume_papers.victims.descent_loop import Surroundings
 
     loop.CHECKPOINT_SECONDS = CHECKPOINT_SECONDS
     training_run.Surroundings = functools.partial(Surroundings, seconds_between=CHECKPOINT_SECONDS)  # type: ignore[misc,assignment]
-    if method := os.environ.get("SOAK_METHOD"):
-        plan.known_methods = lambda: registry.methods_called(method)
+    plan_one_method()
     fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length), notes)
     sys.addaudithook(fuse)
     rank = os.environ.get("RANK", "0")

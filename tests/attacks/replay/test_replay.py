@@ -69,6 +69,15 @@ def test_samples_that_the_weights_do_not_determine_have_no_expected_error_to_tru
     assert float(expected_errors(blind, guess, 1e-12).min()) > 1
 
 
+def test_a_jacobian_that_does_not_fit_calls_nobody() -> None:
+    whole = _case()
+    loss = whole.problem.loss
+    tight = replace(loss, training=replace(loss.training, memory=10_000))
+    certificate = replace(whole, problem=replace(whole.problem, loss=tight)).judge(_candidates()).certificate
+    assert certificate.outcome is Outcome.NOT_CONVERGED
+    assert max(certificate.confidence) == 0
+
+
 def test_the_expected_error_is_that_of_noise_on_the_weights() -> None:
     """The naive twin: the scatter of least-squares answers to noise, by a dense Jacobian of finite differences."""
     loss = _case().problem.loss

@@ -20,15 +20,15 @@ from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.replay.annealing import FIRST_DAMPING, Stage, fit_stage, random_start, stage
-from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem
+from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem, training_of
 from exhume.attacks.replay.fitting import Guess
+from exhume.attacks.single_layer.memory_plan import PROCESS_BYTES
 from exhume.errors import UsageError
 from exhume.features.gradient import whole_module
 from exhume.network_ends import NetworkEnds
 from exhume.observation import Observation
 
 LEAST, MOST = 1e-5, 1e-1  # dampings that a stage may begin with, whatever the last one ended with
-COPIES = 12  # copies of all weights: path, guide and what conjugate gradients keep
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ class Replay(Method[ReplayProblem]):
         return (PlannedAttack(cls.name, f"The declared training is replayed: {recipe.described}.", seed, samples),)
 
     def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
-        ends = observation.ends
-        return 0 if ends is None else COPIES * len(ends.end) * dtype.itemsize
+        if observation.ends is None or observation.recipe is None:
+            return 0
+        return PROCESS_BYTES + training_of(observation, dtype, torch.device("cpu")).least_bytes
 
     def open_case(
         self, observation: Observation, seed: int, held_out: float, resources: Resources
