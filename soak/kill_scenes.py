@@ -125,7 +125,7 @@ def make_store(store: Path) -> None:
     _, words = made.communicate()
     if made.returncode != 0:
         raise RuntimeError(f"expected a victim to attack, found {words.decode(errors='replace')[-500:]}")
-    _write_audited(store / "audited")
+    write_audited(store / "audited")
     _write_network(store / "network")
 
 
@@ -159,7 +159,7 @@ def _nothing(folder: Path) -> None:
     pass
 
 
-def _write_audited(folder: Path) -> None:
+def write_audited(folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
