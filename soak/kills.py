@@ -62,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="scenes whose name begins with this")
+    parser.add_argument("--only", help="the scene of this name, or those whose names begin so")
     parser.add_argument("--json", type=Path, help="where to write the counts")
     asked = parser.parse_args()
     began = time.monotonic()
@@ -71,7 +71,9 @@ def main() -> int:
         place = Path(name).resolve()
         (place / "store").mkdir()
         make_store(place / "store")
-        chosen = [scene for scene in scenes(place / "store") if scene.name.startswith(asked.only or "")]
+        everything = scenes(place / "store")
+        named = [scene for scene in everything if scene.name == asked.only]
+        chosen = named or [scene for scene in everything if scene.name.startswith(asked.only or "")]
         tallies = [
             harass(scene, kills, place, random.Random(f"{asked.seed} {scene.name}"))
             for scene, kills in zip(chosen, shares(asked.kills, chosen), strict=True)
