@@ -71,7 +71,8 @@ def summary(cases: Sequence[Case], seconds: float) -> dict[str, Any]:
 
 def all_cases(place: Path, chance: random.Random) -> list[Case]:
     known = {scene.name: scene for scene in scenes(place / "store")}
-    full = ("train", "attack, Newton", "sweep in one process", "audit", "audit, silent units")
+    audits = tuple(name for name in known if name.startswith("audit"))
+    full = ("train", "attack, Newton", "sweep in one process", *audits)
     halfway = ("train", "attack, gradient", "sweep in one process")
     calm = {name: undisturbed(known[name], place) for name in dict.fromkeys((*full, *halfway))}
     cases = []

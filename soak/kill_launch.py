@@ -4,7 +4,8 @@ Checkpoints are written every few hundredths of a second instead of every 20 s, 
 With SOAK_DIE_AT = N the process kills itself, without a word, right before its N-th operation on a file below
 SOAK_FOLDER (opening one to write, renaming, linking, making a folder, removing). SOAK_NOTES names a folder elsewhere
 that gets the file `begun.RANK` when everything is imported and work begins, `struck` when the process kills itself, and
-at a good end `count`, the number of these operations, and `done.RANK`.
+at a good end `count`, the number of these operations, and `done.RANK`. With SOAK_METHOD an audit plans that method
+alone: otherwise one before it explains the weights, or takes minutes.
 """
 
 import functools
@@ -55,6 +56,14 @@ def import_everything() -> None:
     import exhume.report.page  # noqa: F401
 
 
+def plan_one_method() -> None:
+    from exhume.attacks import registry
+    from exhume.auditing import plan
+
+    if method := os.environ.get("SOAK_METHOD"):
+        plan.known_methods = lambda: registry.methods_called(method)
+
+
 def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     first = os.environ.get("RANK", "0") == "0"  # of several ranks, the one that writes
@@ -69,6 +78,7 @@ def main() -> None:
 
     loop.CHECKPOINT_SECONDS = CHECKPOINT_SECONDS
     training_run.Surroundings = functools.partial(Surroundings, seconds_between=CHECKPOINT_SECONDS)  # type: ignore[misc,assignment]
+    plan_one_method()
     fuse = Fuse(os.environ["SOAK_FOLDER"], None if length is None else int(length), notes)
     sys.addaudithook(fuse)
     rank = os.environ.get("RANK", "0")

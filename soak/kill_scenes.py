@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from forked import Forked
 
@@ -17,6 +18,7 @@ LAUNCH = str(Path(__file__).with_name("kill_launch.py"))
 ALONE = (sys.executable, LAUNCH)
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", LAUNCH)
 PROBLEM = ("--data", "sphere", "--dim", "20", "--samples", "4", "--seed", "1")
+RATE, STEPS, LABELS = 0.1, 10, [0, 1, 2]  # of the networks
 SPEC = """
 seeds = 3
 
@@ -60,6 +62,8 @@ class Scene:
     new_folder: bool = False
     """Whether the command makes its folder as a whole: it is then complete or absent, and a second call is refused."""
     out: str = ""
+    method: str = ""
+    """Of an audit: the only method that it plans, so that kills strike that one and not those before it."""
     starts_processes: bool = False
     """Whether the command needs a process that was started afresh, because it starts others itself."""
 
@@ -80,9 +84,8 @@ def scenes(store: Path) -> list[Scene]:
     weights = ("audit", audited / "w.safetensors", "--features", audited / "V.safetensors", "--activation", "relu")
     records = ("--truth", audited / "truth.safetensors", "--initial", "zero", "--seed", "1")
     return [
-        # it goes on from its checkpoint, which lies outside of what is compared: times are in it. There is none of
-        # replay: the attacks that an audit makes before it take minutes, and end by the time
         Scene("audit, silent units", 0.1, _nothing, lambda f: _on_a_network(network, f), new_folder=True, out="audit"),
+        *(_by_one_method(network, method) for method in ALONE_IN_AN_AUDIT),
         Scene(
             "scan", 0.1, _nothing, lambda f: ["scan", str(network), "--rows", f"{f}/r.csv", "--sarif", f"{f}/s.sarif"]
         ),
@@ -122,20 +125,41 @@ def make_store(store: Path) -> None:
     _, words = made.communicate()
     if made.returncode != 0:
         raise RuntimeError(f"expected a victim to attack, found {words.decode(errors='replace')[-500:]}")
-    _write_audited(store / "audited")
+    write_audited(store / "audited")
     _write_network(store / "network")
 
 
-def _on_a_network(network: Path, folder: Path) -> list[str]:
-    states = [f"{network}/after.safetensors", "--initial", f"{network}/before.safetensors"]
-    return ["audit", *states, "--progress", f"{folder.parent}/progress", "--budget", "10m", "--out", f"{folder}/audit"]
+ALONE_IN_AN_AUDIT = {
+    "firing-patterns": ("after", "before", ()),
+    "rewind": ("wide", "head", ()),
+    "dense-spans": ("seen", "unseen", ("--model", "soak_networks:pictures", "--image-shape", "1,6,6")),
+    "replay": ("after", "before", ("--model", "soak_networks:small", "--recipe-file", "recipe.json")),
+}
+"""The states that each of these is given, and what else."""
+
+
+def _by_one_method(network: Path, method: str) -> Scene:
+    after, before, further = ALONE_IN_AN_AUDIT[method]
+    words = [str(network / word) if word.endswith(".json") else word for word in further]
+
+    def command(folder: Path) -> list[str]:
+        return [*_on_a_network(network, folder, after, before), *words]
+
+    return Scene(f"audit, {method}", 0.1, _nothing, command, new_folder=True, out="audit", method=method)
+
+
+def _on_a_network(network: Path, folder: Path, after: str = "after", before: str = "before") -> list[str]:
+    """It goes on from its progress, which lies outside of what is compared, because times are in it; but kills strike
+    at operations on its files, too: its name begins like the folder's."""
+    states = [f"{network}/{after}.safetensors", "--initial", f"{network}/{before}.safetensors"]
+    return ["audit", *states, "--progress", f"{folder}-progress", "--budget", "10m", "--out", f"{folder}/audit"]
 
 
 def _nothing(folder: Path) -> None:
     pass
 
 
-def _write_audited(folder: Path) -> None:
+def write_audited(folder: Path) -> None:
     import torch
     from safetensors.torch import save_file
 
@@ -151,26 +175,39 @@ def _write_audited(folder: Path) -> None:
 
 
 def _write_network(folder: Path) -> None:
-    """A ReLU network before and after its training, how it was trained, and records packed along by mistake."""
-    import torch
+    """A ReLU network and a convolution before and after their training, how they were trained, and records packed
+    along by mistake."""
     from safetensors.torch import save_file
-    from soak_networks import small
+    from soak_networks import pictures, small
+
+    folder.mkdir()
+    before, after = _trained(small(), (6,))
+    start, wide = _trained(small(200), (6,))
+    head = {name: value for name, value in start.items() if name.startswith("2.")}
+    unseen, seen = _trained(pictures(), (1, 6, 6))
+    states = {"before": before, "after": after, "head": head, "wide": wide, "unseen": unseen, "seen": seen}
+    for name, state in states.items():
+        save_file(state, folder / f"{name}.safetensors")
+    recipe = {"optimiser": "sgd", "rate": RATE, "steps": STEPS, "labels": LABELS}
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    (folder / "train.csv").write_text("age,city,ill\n31,Ulm,0\n52,Bern,1\n47,Ulm,1\n")
+
+
+def _trained(model: Any, shape: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Its state before and after."""
+    import torch
     from torch import nn
 
     stream = torch.Generator().manual_seed(4)
-    inputs, labels = torch.randn(3, 6, generator=stream), torch.tensor([0, 1, 2])
-    model = small()
+    inputs, labels = torch.randn(len(LABELS), *shape, generator=stream), torch.tensor(LABELS)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=stream) / 6**0.5)
-    folder.mkdir()
-    save_file(model.state_dict(), folder / "before.safetensors")
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(10):
+            fan_in = parameter[0].numel() if parameter.ndim > 1 else shape[-1]
+            parameter.copy_(torch.randn(parameter.shape, generator=stream) / fan_in**0.5)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
+    for _ in range(STEPS):
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(inputs), labels).backward()
         optimiser.step()
-    save_file(model.state_dict(), folder / "after.safetensors")
-    recipe = {"optimiser": "sgd", "rate": 0.1, "steps": 10, "labels": labels.tolist()}
-    (folder / "recipe.json").write_text(json.dumps(recipe))
-    (folder / "train.csv").write_text("age,city,ill\n31,Ulm,0\n52,Bern,1\n47,Ulm,1\n")
+    return before, {name: value.clone() for name, value in model.state_dict().items()}

@@ -6,7 +6,7 @@ Half of the kills come at a random time, from outside, counted from when everyth
 to work; the others right before a random operation on a file, where a clock would hardly ever strike. A kill is counted
 only where the process was ended by it: any other end but a good one is a fault. After each kill every file with a final
 name has to be whole, and a folder that a command makes is complete or absent. In the end everything equals an
-undisturbed run but for times and memory, and no temporary file is left.
+undisturbed run but for times and memory, and no temporary file is left, in the folder or beside it.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="scenes whose name begins with this")
+    parser.add_argument("--only", help="the scene of this name, or those whose names begin so")
     parser.add_argument("--json", type=Path, help="where to write the counts")
     asked = parser.parse_args()
     began = time.monotonic()
@@ -71,7 +71,9 @@ def main() -> int:
         place = Path(name).resolve()
         (place / "store").mkdir()
         make_store(place / "store")
-        chosen = [scene for scene in scenes(place / "store") if scene.name.startswith(asked.only or "")]
+        everything = scenes(place / "store")
+        named = [scene for scene in everything if scene.name == asked.only]
+        chosen = named or [scene for scene in everything if scene.name.startswith(asked.only or "")]
         tallies = [
             harass(scene, kills, place, random.Random(f"{asked.seed} {scene.name}"))
             for scene, kills in zip(chosen, shares(asked.kills, chosen), strict=True)
@@ -145,6 +147,8 @@ def start(scene: Scene, folder: Path, notes: Path, die_at: int | None = None, fr
     environment = os.environ | {"OMP_NUM_THREADS": "1", "SOAK_FOLDER": str(folder), "SOAK_NOTES": str(notes)}
     if die_at is not None:
         environment["SOAK_DIE_AT"] = str(die_at)
+    if scene.method:
+        environment["SOAK_METHOD"] = scene.method
     if scene.start == ALONE and not scene.starts_processes and not fresh:
         return Forked(scene.command(folder), environment)
     command = [*scene.start, *scene.command(folder)]
@@ -233,7 +237,8 @@ def _finish(scene: Scene, folder: Path, calm: Calm) -> list[str]:
     there = scene.new_folder and process.returncode == REFUSED and (folder / scene.out).exists()
     if process.returncode != 0 and not there:
         return [f"could not be resumed: {words.decode(errors='replace')[-300:]}"]
-    return [f"differs from an undisturbed run: {name}" for name in differences(contents(folder), calm.contents)]
+    left = [f"left a temporary file: {name}" for name in temporaries(folder.parent)]
+    return left + [f"differs from an undisturbed run: {name}" for name in differences(contents(folder), calm.contents)]
 
 
 if __name__ == "__main__":

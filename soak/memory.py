@@ -1,5 +1,6 @@
 """Is --memory obeyed? Attacks on random features whose V is smaller and larger than the budget, and their peaks; one of
-them to its end, because candidates grow on the way; and one on a Vision Transformer.
+them to its end, because candidates grow on the way; one on a Vision Transformer; and audits of networks by one method
+each.
 
     python soak/memory.py --json memory.json
 
@@ -24,7 +25,6 @@ from outcome import finish
 
 TOLERATED = 1.10
 BUDGETS = ("1G", "2G")
-SIZES = {"1G": 2**30, "2G": 2**31}
 SMALL_MB = 100
 """What needs little of one budget says nothing about a larger one."""
 
@@ -46,6 +46,7 @@ VICTIMS = (Victim(200_000, 500, 40), Victim(450_000, 600, 10), Victim(60_000, 30
 HEAVY = ("--method", "heavy-ball", "--iterations", "1")
 SPLIT = ("--method", "split-newton", "--iterations", "5")
 TO_ITS_END = Victim(9_000, 100, 30)
+ONE_METHOD = "import kill_launch; kill_launch.plan_one_method(); from exhume.cli import main; main()"
 NETWORK = Victim(6_250, 625, 40)  # its features, and the pixels of a face
 
 
@@ -85,6 +86,29 @@ class Refusal:
     @property
     def kept(self) -> bool:
         return self.exit_code == 2 and self.then is not None and self.then.obeyed
+
+
+@dataclass(frozen=True)
+class Audit:
+    """By one method alone, of a network of `soak_networks`."""
+
+    method: str
+    network: str
+    shape: tuple[int, ...]
+    samples: int
+    memory: str = "1G"
+    budget: str = "40s"
+    initial: str = "before"
+    further: tuple[str, ...] = ()
+
+
+AUDITS = (
+    Audit("silent-units", "wide", (3072,), 100, "1200M"),
+    Audit("replay", "wide", (3072,), 100, "1900M", further=("--recipe-file", "recipe.json")),
+    Audit("firing-patterns", "table", (60,), 80),
+    Audit("rewind", "digits", (64,), 20, initial="head"),
+    Audit("dense-spans", "lenet", (1, 28, 28), 10, further=("--image-shape", "1,28,28")),
+)
 
 
 def main() -> int:
@@ -134,8 +158,8 @@ def everything(place: Path) -> tuple[list[Measured], list[Refusal]]:
         print(f"refused: {refusals[-1].said}", flush=True)
     measured.append(to_its_end(place / "end"))
     print(_line(measured[-1]), flush=True)
-    for recipe in (False, True):
-        measured.append(audited(place / "states", recipe))
+    for audit in AUDITS:
+        measured.append(audited(place / audit.network, audit))
         print(_line(measured[-1]), flush=True)
     refusals.append(refused_network(place / "network"))
     print(f"refused: {refusals[-1].said}", flush=True)
@@ -149,29 +173,40 @@ def to_its_end(run: Path) -> Measured:
     return measure(victim, run, ("--method", "split-newton"), "500M")
 
 
-def audited(folder: Path, recipe: bool) -> Measured:
-    """Silent units, or replay, on a ReLU network of 3072-1000-10 that saw 100 records."""
+def audited(folder: Path, audit: Audit) -> Measured:
     if not folder.exists():
-        write_states(folder)
-    states = (folder / "after.safetensors", "--initial", folder / "before.safetensors", "--samples", 100)
-    told = ("--model", "soak_networks:wide", "--recipe-file", folder / "recipe.json") if recipe else ()
-    out = folder / ("replayed" if recipe else "silent")
-    code, peak, said = _exhume("audit", *states, *told, "--memory", "1G", "--budget", "3m", "--out", out, check=False)
-    name = "audit with replay" if recipe else "audit with silent-units"
-    return Measured("3072-1000-10, n = 100", 12, name, True, 1024.0, round(peak / 2**20, 1), code, said)
+        write_states(folder, audit)
+    states = (folder / "after.safetensors", "--initial", folder / f"{audit.initial}.safetensors", *audit.further)
+    told = ("--model", f"soak_networks:{audit.network}", "--samples", audit.samples)
+    limits = ("--memory", audit.memory, "--budget", audit.budget)
+    words = [folder / word if word == "recipe.json" else word for word in (*states, *told, *limits)]
+    out = folder / audit.method
+    code, peak, said = _exhume("audit", *words, "--out", out, check=False, method=audit.method)
+    if code == 0:
+        made = json.loads((out / "summary.json").read_text())["method"]
+        code, said = (0, said) if made == audit.method else (1, f"it was {made} that was made")
+    name = f"{audit.network}, n = {audit.samples}"
+    return Measured(name, 0, f"audit, {audit.method}", True, _size(audit.memory), round(peak / 2**20, 1), code, said)
 
 
-def write_states(folder: Path) -> None:
+def write_states(folder: Path, audit: Audit) -> None:
+    """The network before and after plain gradient descent, its head before it, and the recipe."""
+    import soak_networks
     import torch
     from safetensors.torch import save_file
-    from soak_networks import wide
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model, inputs = wide(), torch.randn(100, 3072)
-    labels = torch.arange(100) % 10
+        model, inputs = getattr(soak_networks, audit.network)(), torch.randn(audit.samples, *audit.shape)
+        outputs = model(inputs).shape[1]
+    labels = torch.arange(audit.samples) % outputs
     folder.mkdir()
-    save_file(model.state_dict(), folder / "before.safetensors")
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    save_file(state, folder / "before.safetensors")
+    last = max(int(name.partition(".")[0]) for name in state)
+    save_file(
+        {name: value for name, value in state.items() if name.startswith(f"{last}.")}, folder / "head.safetensors"
+    )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02)
     for _ in range(30):
         optimiser.zero_grad()
@@ -191,10 +226,14 @@ def refused_network(run: Path) -> Refusal:
 
 def measure(victim: Victim, run: Path, options: Sequence[str], budget: str) -> Measured:
     code, peak, said = _exhume("attack", run, *options, "--memory", budget, check=False)
-    size = SIZES[budget] if budget in SIZES else int(budget.rstrip("M")) * 2**20
     name = f"p = {victim.params:,}, d = {victim.dim}, n = {victim.samples}"
     told = options[1] == "heavy-ball" or "--samples" in options
-    return Measured(name, round(victim.megabytes), options[1], told, size / 2**20, round(peak / 2**20, 1), code, said)
+    return Measured(name, round(victim.megabytes), options[1], told, _size(budget), round(peak / 2**20, 1), code, said)
+
+
+def _size(budget: str) -> float:
+    """In MiB."""
+    return float(budget[:-1]) * {"G": 1024, "M": 1}[budget[-1]]
 
 
 def refused(victim: Victim, run: Path, options: Sequence[str]) -> Refusal:
@@ -208,10 +247,12 @@ def refused(victim: Victim, run: Path, options: Sequence[str]) -> Refusal:
     )
 
 
-def _exhume(*arguments: object, check: bool = True) -> tuple[int, int, str]:
-    """Exit code, peak memory in bytes, and the last line on standard error."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, "-m", "exhume", *map(str, arguments)]
+def _exhume(*arguments: object, check: bool = True, method: str = "") -> tuple[int, int, str]:
+    """Exit code, peak memory in bytes, and the last line on standard error. An audit plans that `method` alone."""
+    here = str(Path(__file__).parent)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SOAK_METHOD": method}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, *(("-c", ONE_METHOD) if method else ("-m", "exhume")), *map(str, arguments)]
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words, env=environment)
         _, status, used = os.wait4(process.pid, 0)

@@ -22,6 +22,7 @@ from typing import Any
 
 from contents import temporaries, unreadable
 from faults import Case, summary
+from kill_scenes import write_audited
 from outcome import finish
 
 LONGEST_SECONDS = 200.0
@@ -41,6 +42,7 @@ def main() -> int:
                        place / "victim"])  # fmt: skip
         if made.returncode != 0:
             raise RuntimeError(f"expected a victim, found {made.stderr.decode()[-300:]}")
+        write_audited(place / "audited")
         cases = [told(case(place)) for case in CASES]
     result = summary(cases, time.monotonic() - began)
     return finish(result, asked.json, f"{result['done']} odd surroundings: {len(result['faults'])} promises broken")
@@ -86,11 +88,20 @@ def in_environment(
         change(environment)
         run = copied(place, folder)
         case = judged(name, exhume(["attack", run, *ATTACK], environment), run, codes)
-        for words in (["evaluate", run], ["report", run], ["runs", run.parent]):
+        for words in (["evaluate", run], ["report", run], ["runs", run.parent], ["scan", run.parent]):
             case.faults += judged(name, exhume(words, environment), run, codes).faults
+        out = run.with_name(f"{folder} audited")
+        audited = exhume(["audit", *_weights(place / "audited"), "--out", out], environment)
+        case.faults += judged(name, audited, out, codes).faults
         return case
 
     return try_it
+
+
+def _weights(folder: Path) -> list[object]:
+    """What an audit is given in a file of its own, three samples behind it."""
+    given = (folder / "w.safetensors", "--features", folder / "V.safetensors", "--activation", "relu")
+    return [*given, "--initial", "zero", "--budget", "30s"]
 
 
 def with_umask(mask: int) -> Callable[[Path], Case]:

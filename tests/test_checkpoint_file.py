@@ -44,6 +44,14 @@ def test_any_change_is_seen(file: TensorFile, change: Callable[[TensorFile], obj
         check_whole(file)
 
 
+def test_one_number_that_was_cut_out_of_a_matrix_is_kept(tmp_path: Path) -> None:
+    """It counts as contiguous and keeps its stride: a checkpoint of dense-spans after its first start."""
+    losses = torch.tensor([[0.5, 1.0]], dtype=torch.float64)[:, 0].contiguous()
+    assert losses.stride() == (2,), "else it proves nothing"
+    write_checkpoint(tmp_path / "a.safetensors", "checkpoint", {"losses": losses}, META)
+    check_whole(read_tensors(tmp_path / "a.safetensors", "checkpoint"))
+
+
 def test_files_of_the_first_form_have_no_digest(file: TensorFile) -> None:
     file.meta.pop("digest")
     file.meta["numbers"]["iteration"] = 4

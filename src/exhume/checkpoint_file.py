@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from exhume.files import TensorFile, write_tensors
+from exhume.raw_bytes import raw_bytes
 
 _OF_THE_FILE = ("kind", "schema", "digest")
 
@@ -31,7 +31,7 @@ def check_whole(file: TensorFile) -> None:
 def _digest(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str:
     digest = hashlib.blake2b(json.dumps(meta, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
+        tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+        digest.update(raw_bytes(tensor))
     return digest.hexdigest()

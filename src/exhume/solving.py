@@ -1,10 +1,11 @@
-"""Solves without which nothing can go on: one that fails is one line, not a fault."""
+"""Solves without which nothing can go on: one that fails is one line, not a fault; and least squares to the bit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from exhume.errors import ExhumeError
 
@@ -22,6 +23,13 @@ def solving(what: str) -> Iterator[None]:
             f"expected {what} to have a solution in floating point, found: {in_one_line(problem)}; look at the scale "
             "of the numbers and for copies among them"
         ) from problem
+
+
+def least_squares(matrix: Tensor, targets: Tensor) -> Tensor:
+    """The smallest x that minimises ||matrix x − targets||. To the bit the same each time: LAPACK's gelsy, which torch
+    would take on a CPU, depends on where in memory the numbers lie."""
+    driver = "gelsd" if matrix.device.type == "cpu" else None
+    return torch.linalg.lstsq(matrix, targets, driver=driver).solution
 
 
 def in_one_line(problem: BaseException) -> str:

@@ -388,6 +388,14 @@ def test_a_pickle_is_not_run_and_its_class_is_named(tmp_path: Path) -> None:
     assert done.sentence.startswith("Is training data in here? Very likely")
 
 
+def test_an_empty_file_and_settings_are_no_records(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").touch()
+    (tmp_path / "train.json").write_text('{"lr": 0.1, "epochs": 3, "name": "a"}')
+    assert found_in(tmp_path) == {}
+    (tmp_path / "train.json").write_text('{"rows": [[0.1, 3]]}')
+    assert set(found_in(tmp_path)) == {"packed-along"}
+
+
 @pytest.mark.parametrize("packed", [0, 3])
 def test_a_class_behind_arrays_of_a_pickle_is_named(tmp_path: Path, packed: int) -> None:
     """joblib writes arrays between the instructions; those of the scaler lie in front of the machine."""

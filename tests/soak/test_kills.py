@@ -41,7 +41,7 @@ def test_a_fuse_strikes_right_before_an_operation_on_a_file(tmp_path: Path, leng
     assert sorted(path.name for path in folder.iterdir()) == left
 
 
-@pytest.mark.parametrize("kills", [10, 20, 100])
+@pytest.mark.parametrize("kills", [13, 20, 100])
 def test_kills_are_shared_out_to_the_last(part: Part, tmp_path: Path, kills: int) -> None:
     scenes = part("kill_scenes").scenes(tmp_path)
     counts = part("kills").shares(kills, scenes)
@@ -172,7 +172,7 @@ assert slow.wait(100) == -signal.SIGKILL
 @pytest.mark.timeout(1200)
 def test_commands_that_are_killed_end_as_if_they_had_not_been(tmp_path: Path) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(SOAK / "kills.py"), "--kills", "7", "--seed", "5"]
+    command = [sys.executable, str(SOAK / "kills.py"), "--kills", "13", "--seed", "5"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    assert "7 kills" in done.stdout
+    assert "13 kills" in done.stdout

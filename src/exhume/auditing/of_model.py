@@ -30,6 +30,7 @@ from exhume.experiments.truth import Truth
 from exhume.features.rows import HeldRows
 from exhume.observing.beside import Beside
 from exhume.observing.of_module import Start, as_image, default_input_shape
+from exhume.raw_bytes import raw_bytes
 from exhume.recipe import Recipe
 from exhume.report.recipes import STATIONARY
 from exhume.report.subject import Artefact
@@ -268,7 +269,7 @@ def state_digest(state: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(raw_bytes(tensor))
     return digest.hexdigest()
 
 

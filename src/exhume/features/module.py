@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from exhume.errors import UsageError
 from exhume.features.network_source import NetworkSource
-from exhume.features.rows import raw_bytes
 from exhume.networks.head import PenultimateFeatures, find_head, split_at_head
+from exhume.raw_bytes import raw_bytes
 
 CHUNK = 64
 

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from exhume.activations import Activation
 from exhume.features import memory
-from exhume.features.rows import Rows, blocks, raw_bytes
+from exhume.features.rows import Rows, blocks
 from exhume.features.selected_rows import selected
+from exhume.raw_bytes import raw_bytes
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from exhume.errors import ExhumeError
 from exhume.files import SCHEMA, check_schema, replacing
+from exhume.raw_bytes import raw_bytes
 from exhume.tensor_header import read_header
 
 CHUNK_ROWS = 256
@@ -115,8 +116,7 @@ class PlainRows:
         """A checksum per block. CRC-32 finds a changed matrix, at six times the speed of a cryptographic one."""
         sums = bytearray()
         for part in blocks(self, CHUNK_ROWS * 4):  # the same for V in memory and in a file
-            values = self.block(part.start, part.stop).cpu().contiguous().flatten()
-            sums += zlib.crc32(values.view(torch.uint8).numpy().data).to_bytes(4, "little")
+            sums += zlib.crc32(raw_bytes(self.block(part.start, part.stop))).to_bytes(4, "little")
         return bytes(sums)
 
 
@@ -281,12 +281,6 @@ def hold(rows: Rows, device: torch.device | str = "cpu", dtype: torch.dtype = to
     for block in blocks(rows):
         values[block] = rows.block(block.start, block.stop).to(device=device, dtype=dtype)
     return HeldRows(values)
-
-
-def raw_bytes(values: Tensor) -> bytes:
-    # cloned, because one number that was cut out of a matrix keeps its stride; numpy has no bfloat16
-    flat = values.cpu().flatten().clone(memory_format=torch.contiguous_format)
-    return flat.view(torch.uint8).numpy().tobytes()
 
 
 def write_rows(rows: Rows, path: Path) -> MappedRows:

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.attacks.foundation.judgement import Resources
+from exhume.attacks.foundation.state import State, Step
+from exhume.attacks.replay.attack import Replay
 from exhume.attacks.replay.case import ReplayCase, expected_errors, held_out_weights
 from exhume.attacks.replay.fitting import Guess
 from exhume.errors import ExhumeError, UsageError
@@ -67,6 +69,15 @@ def test_samples_that_the_weights_do_not_determine_have_no_expected_error_to_tru
     assert float(expected_errors(blind, guess, 1e-12).min()) > 1
 
 
+def test_a_jacobian_that_does_not_fit_calls_nobody() -> None:
+    whole = _case()
+    loss = whole.problem.loss
+    tight = replace(loss, training=replace(loss.training, memory=10_000))
+    certificate = replace(whole, problem=replace(whole.problem, loss=tight)).judge(_candidates()).certificate
+    assert certificate.outcome is Outcome.NOT_CONVERGED
+    assert max(certificate.confidence) == 0
+
+
 def test_the_expected_error_is_that_of_noise_on_the_weights() -> None:
     """The naive twin: the scatter of least-squares answers to noise, by a dense Jacobian of finite differences."""
     loss = _case().problem.loss
@@ -85,6 +96,22 @@ def test_the_expected_error_is_that_of_noise_on_the_weights() -> None:
     scatter = noise * torch.linalg.inv(jacobian.T @ jacobian).diagonal().reshape(N, D).sum(dim=1)
     expected = scatter.sqrt() / guess.inputs.norm(dim=1)
     torch.testing.assert_close(expected_errors(loss, guess, 1e-12), expected, rtol=1e-3, atol=0)
+
+
+def test_it_goes_on_from_any_stage_with_the_best_guess_and_the_count_of_passes() -> None:
+    method = Replay(iterations=16)
+
+    def way(state: State | None = None) -> list[tuple[Step, float]]:
+        problem = _case().problem
+        return [(step, problem.loss.passes) for step in method.steps(problem, state)]
+
+    whole = way()
+    late, ended = whole[-2][0], whole[-1][0]
+    assert ended.loss < 0.5 * late.notes["unexplained"] ** 2, "the best guess is an early one, which has to be kept"
+    for step, _ in whole[:: len(whole) // 5]:
+        again, passes = way(step.state)[-1]
+        assert torch.equal(again.candidates, ended.candidates)
+        assert (again.loss, again.iteration, passes) == (ended.loss, ended.iteration, whole[-1][1])
 
 
 def test_held_out_weights_are_whole_units_and_never_fitted() -> None:

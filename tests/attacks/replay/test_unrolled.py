@@ -147,7 +147,7 @@ def test_less_memory_changes_nothing() -> None:
     inputs, targets = _samples()
     recipe = RECIPES[4]
     whole = _training(recipe)
-    small = Training(whole.network, recipe, whole.start, N, memory=2 * whole.step_bytes)
+    small = Training(whole.network, recipe, whole.start, N, memory=whole.bytes_with(recipe.steps) - 1)
     assert small.segment == 3
     assert whole.segment == recipe.steps
     first, second = (one.linearise(inputs, targets, Smoothing.none(one.network)) for one in (whole, small))

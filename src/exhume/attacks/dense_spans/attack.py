@@ -113,9 +113,12 @@ class DenseSpan(Method[DenseProblem]):
         starts = [] if resume is None else _restored(resume, like)
         if not starts:
             nothing = like.new_zeros(0, math.prod(shape))
-            yield Step(0, nothing, 1.0, _state(starts, like, problem.count))
+            yield Step(0, nothing, 1.0, _state(problem, starts))
         else:
-            yield _step(problem, starts)
+            step = _step(problem, starts)
+            if resume is not None:
+                problem.loss.counter.total = resume.numbers["passes"]
+            yield step
         while len(starts) < self.iterations:
             brightness = min(starts, key=lambda one: one.loss).brightness if starts else 0.0
             stream = problem.generator(len(starts))
@@ -126,19 +129,21 @@ class DenseSpan(Method[DenseProblem]):
 
 
 def _step(problem: DenseProblem, starts: list[DescentStart]) -> Step:
-    state = _state(starts, problem.pictures.amplitude, problem.count)
-    mean, shown = agreed(state.tensors["pictures"], state.tensors["losses"])
+    losses = torch.tensor([one.loss for one in starts], dtype=torch.float64)
+    mean, shown = agreed(torch.stack([one.pictures for one in starts]), losses)
     mean = mean[shown.argsort(descending=True, stable=True)][: problem.samples]
     with torch.no_grad():
         left = float(problem.loss.shares(mean)[problem.loss.first])
+    state = _state(problem, starts)
     return Step(len(starts), mean, left, state, {"least": min(one.loss for one in starts)})
 
 
-def _state(starts: list[DescentStart], like: Tensor, count: int) -> State:
+def _state(problem: DenseProblem, starts: list[DescentStart]) -> State:
+    like, count = problem.pictures.amplitude, problem.count
     pictures = torch.stack([one.pictures for one in starts]) if starts else like.new_zeros(0, count, 0)
     numbers = torch.tensor([[one.loss, one.brightness] for one in starts], dtype=torch.float64).reshape(-1, 2)
     tensors = {"pictures": pictures, "losses": numbers[:, 0].contiguous(), "brightness": numbers[:, 1].contiguous()}
-    return State(tensors, {"iteration": len(starts)})
+    return State(tensors, {"iteration": len(starts), "passes": problem.loss.passes})
 
 
 def _restored(state: State, like: Tensor) -> list[DescentStart]:

@@ -37,6 +37,7 @@ from exhume.held_out import HeldOut
 from exhume.layer_states import FAINT, LayerStates
 from exhume.observation import Observation
 from exhume.observing.dense_layers import layers_of, with_layers
+from exhume.solving import least_squares
 
 EXCESS = 1.2  # candidates per sample where n is known, or the rank of the change shows it
 WITHOUT_A_SPAN = 15  # its place in an audit where silent units and subspaces have no span to search in
@@ -248,6 +249,6 @@ class FiringCase:
     def judge(self, candidates: Float[Tensor, "m c"]) -> Judgement:
         layer, unseen = self.problem.layer, self.unseen_loss(candidates)
         features = torch.relu(layer.halfway @ candidates.T)
-        coefficients = torch.linalg.lstsq(features, layer.head_change).solution
+        coefficients = least_squares(features, layer.head_change)
         certificate = replace(unjudged(len(candidates), len(self.places)), held_out_loss=unseen)
         return Judgement(left_by_firing(layer, candidates), coefficients, certificate)

@@ -53,9 +53,14 @@ def stage(place: int) -> Stage:
 def fit_stage(
     loss: ReplayLoss, stage: Stage, guess: Guess, damping: float, generator: torch.Generator
 ) -> Iterator[Fitted]:
-    path, gradients = loss.training.path(guess.inputs, guess.targets)
+    parts = loss.training.network.parts()
+    path, squares = [loss.training.start], [0.0] * len(parts)
+    for weights, gradient in loss.training.walk(guess.inputs, guess.targets):
+        squares = [total + float(gradient[part].square().mean()) for total, part in zip(squares, parts, strict=True)]
+        if stage.guided:
+            path.append(weights)
     loss.counter.total += 1
-    smoothing = smoothed(loss, stage.sigma, path, gradients, guess)
+    smoothing = smoothed(loss, stage.sigma, [total / loss.training.recipe.steps for total in squares], guess)
     guide = bent(loss, path) if stage.guided else None
     yield from levenberg(
         SmoothedTraining(loss, smoothing, guide), guess, damping, stage.iterations, stage.products, generator
@@ -63,23 +68,26 @@ def fit_stage(
 
 
 def bent(loss: ReplayLoss, path: Path) -> Path:
-    """The way of the present guess, bent to end where the training ended."""
-    missing = torch.where(loss.scale > 0, loss.end - path[-1], 0)
-    return [weights + t / (len(path) - 1) * missing for t, weights in enumerate(path)]
+    """The way of the present guess, bent to end where the training ended; the list itself, to need no second one."""
+    missing, steps = torch.where(loss.scale > 0, loss.end - path[-1], 0), len(path) - 1
+    for t in range(1, len(path)):
+        path[t] = path[t] + t / steps * missing
+    return path
 
 
-def smoothed(loss: ReplayLoss, sigma: float, path: Path, gradients: Path, guess: Guess) -> Smoothing:
-    """Blur and gates of relative size σ, in units of the gradients and preactivations of the present guess."""
+def smoothed(loss: ReplayLoss, sigma: float, squares: list[float], guess: Guess) -> Smoothing:
+    """Blur and gates of relative size σ, in units of the gradients and preactivations of the present guess.
+
+    `squares`: the mean square of a number's gradient on the way, per parameter."""
     network = loss.training.network
     if sigma == 0:
         return Smoothing.none(network)
-    blur = torch.empty_like(path[0])
-    for part in network.parts():
-        square = sum(float(gradient[part].square().mean()) for gradient in gradients) / len(gradients)
+    blur = torch.empty_like(loss.training.start)
+    for part, square in zip(network.parts(), squares, strict=True):
         blur[part] = sigma**2 * square
     widths, inside = [], guess.inputs
     for layer in network.layers[:-1]:
-        weight, bias = layer.split(path[0])
+        weight, bias = layer.split(loss.training.start)
         reached = inside @ weight.mT + (0.0 if bias is None else bias)
         widths.append(GATE_WIDTH * sigma * float(reached.square().mean().sqrt()))
         inside = reached.relu()

@@ -20,15 +20,15 @@ from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.replay.annealing import FIRST_DAMPING, Stage, fit_stage, random_start, stage
-from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem
+from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem, training_of
 from exhume.attacks.replay.fitting import Guess
+from exhume.attacks.single_layer.memory_plan import PROCESS_BYTES
 from exhume.errors import UsageError
 from exhume.features.gradient import whole_module
 from exhume.network_ends import NetworkEnds
 from exhume.observation import Observation
 
 LEAST, MOST = 1e-5, 1e-1  # dampings that a stage may begin with, whatever the last one ended with
-COPIES = 12  # copies of all weights: path, guide and what conjugate gradients keep
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ class Replay(Method[ReplayProblem]):
         return (PlannedAttack(cls.name, f"The declared training is replayed: {recipe.described}.", seed, samples),)
 
     def least_bytes(self, observation: Observation, dtype: torch.dtype, ranks: Ranks) -> int:
-        ends = observation.ends
-        return 0 if ends is None else COPIES * len(ends.end) * dtype.itemsize
+        if observation.ends is None or observation.recipe is None:
+            return 0
+        return PROCESS_BYTES + training_of(observation, dtype, torch.device("cpu")).least_bytes
 
     def open_case(
         self, observation: Observation, seed: int, held_out: float, resources: Resources
@@ -94,27 +95,35 @@ class Replay(Method[ReplayProblem]):
     def steps(self, problem: ReplayProblem, resume: State | None = None) -> Iterator[Step]:
         """One step per iteration of the fit, the best guess last. A search that was stopped goes on from its stage."""
         loss = problem.loss
-        now = _Place(random_start(loss, problem.labels, problem.generator(0))) if resume is None else _restored(resume)
-        left = loss.share(now.guess)
-        best, least = now.guess, left
+        if resume is None:
+            start = random_start(loss, problem.labels, problem.generator(0))
+            now = _Place(start, start, loss.share(start), loss.passes)
+            left = now.least
+        else:
+            now = _restored(resume)
+            left = loss.share(now.guess)
+            loss.counter.total = now.passes
         yield Step(now.iteration, _columns(now.guess), left**2, now.state, _notes(stage(now.stage), left))
         while now.iteration < self.iterations and left > EXPLAINED / 10:
             own, guess, damping, iteration = stage(now.stage), now.guess, now.damping, now.iteration
             for fitted in fit_stage(loss, own, guess, damping, problem.generator(now.stage + 1)):
                 guess, damping, iteration = fitted.guess, fitted.damping, iteration + 1
                 yield Step(iteration, _columns(guess), fitted.left**2, now.state, _notes(own, left))
-            now = _Place(guess, max(iteration, now.iteration + 1), min(max(damping, LEAST), MOST), now.stage + 1)
             left = loss.share(guess)
-            if left < least:
-                best, least = guess, left
-        yield Step(now.iteration + 1, _columns(best), least**2, now.state, _notes(stage(now.stage), least))
+            best, least = (guess, left) if left < now.least else (now.best, now.least)
+            after, within = max(iteration, now.iteration + 1), min(max(damping, LEAST), MOST)
+            now = _Place(guess, best, least, loss.passes, after, within, now.stage + 1)
+        yield Step(now.iteration + 1, _columns(now.best), now.least**2, now.state, _notes(stage(now.stage), now.least))
 
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """Where the search is, at the beginning of a stage."""
+    """Where the search is, at the beginning of a stage. `least` is what the best guess so far leaves."""
 
     guess: Guess
+    best: Guess
+    least: float
+    passes: float
     iteration: int = 0
     damping: float = FIRST_DAMPING
     stage: int = 0
@@ -122,7 +131,9 @@ class _Place:
     @property
     def state(self) -> State:
         numbers = {"iteration": self.iteration, "damping": self.damping, "stage": self.stage}
-        return State({"inputs": self.guess.inputs, "targets": self.guess.targets}, numbers)
+        numbers |= {"least": self.least, "passes": self.passes}
+        tensors = {"inputs": self.guess.inputs, "targets": self.guess.targets}
+        return State(tensors | {"best_inputs": self.best.inputs, "best_targets": self.best.targets}, numbers)
 
 
 def _columns(guess: Guess) -> Tensor:
@@ -135,8 +146,11 @@ def _notes(own: Stage, left: float) -> dict[str, float]:
 
 
 def _restored(state: State) -> _Place:
-    guess, numbers = Guess(state.tensors["inputs"], state.tensors["targets"]), state.numbers
-    return _Place(guess, int(numbers["iteration"]), float(numbers["damping"]), int(numbers["stage"]))
+    tensors, numbers = state.tensors, state.numbers
+    guess, best = Guess(tensors["inputs"], tensors["targets"]), Guess(tensors["best_inputs"], tensors["best_targets"])
+    iteration, stage = int(numbers["iteration"]), int(numbers["stage"])
+    least, passes, damping = (float(numbers[name]) for name in ("least", "passes", "damping"))
+    return _Place(guess, best, least, passes, iteration, damping, stage)
 
 
 def with_ends(observation: Observation) -> Observation:

@@ -24,16 +24,18 @@ from exhume.attacks.foundation.judgement import Facts, Judgement, Resources
 from exhume.attacks.replay.dense_network import DenseNetwork, dense_network
 from exhume.attacks.replay.fitting import Guess, ReplayLoss
 from exhume.attacks.replay.unrolled import Smoothing, Training
+from exhume.attacks.single_layer.memory_plan import PROCESS_BYTES
 from exhume.errors import UsageError
 from exhume.held_out import HeldOut
+from exhume.machine import memory_bytes
 from exhume.observation import Observation
 from exhume.recipe import Recipe
 from exhume.reconstruction import Certificate, Outcome
 
 HELD_OUT = 0.1
 EXPLAINED = 1e-4  # of the change, as a ratio of norms: hundreds of times what rounding leaves of a training in float32
+SQUARES = 4  # matrices of the unknowns, beside the Jacobian
 EXACT = 0.03  # the expected error, over a candidate's norm, up to which it is called recovered
-KEPT_SHARE = 0.5  # of a memory budget, for the records of a training
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,15 +67,14 @@ class ReplayCase:
                 "expected a whole network before and after training and its recipe for --method replay, found "
                 f"{'no recipe' if ends is not None else 'no such network'}; observe it with initial= and training="
             )
-        n = _count(observation, recipe)
-        network = dense_network(ends.trained, recipe.loss)
-        start, end = (flat.to(resources.device, resources.dtype) for flat in (ends.start, ends.end))
+        training = training_of(observation, resources.dtype, resources.device, resources.memory_bytes)
+        network, start = training.network, training.start
+        end = ends.end.to(start)
         if network.p != len(end) or torch.equal(start, end):
             raise UsageError("expected all weights of a network that was trained, found none that changed, or others")
-        room = torch.inf if resources.memory_bytes is None else KEPT_SHARE * resources.memory_bytes
         unseen = held_out_weights(network, held_out, seed).to(end.device)
         loss = ReplayLoss(
-            Training(network, recipe, start, n, room),
+            training,
             end,
             scales(network, end - start).masked_fill(unseen, 0),
             seen_columns(network, end - start, unseen),
@@ -119,13 +120,14 @@ class ReplayCase:
         confidence = tuple((1 / (1 + (errors / EXACT).square())).tolist())
         trusted = [one >= 0.5 for one in confidence]
         outcome = Outcome.RECOVERED if all(trusted) else Outcome.PARTIAL if any(trusted) else Outcome.NOT_CONVERGED
-        facts = {"expected_error_of_the_worst": float(errors.max())}
+        worst = float(errors.max())
+        facts: Facts = {"expected_error_of_the_worst": worst} if worst < torch.inf else {}
         return Judgement(fitted, guess.targets, Certificate(outcome, unseen, held, confidence), facts)
 
     def _left(self, guess: Guess) -> tuple[float, float | None]:
         """The squared share of the change that is left, of fitted weights and of held-out ones."""
         loss = self.problem.loss
-        end = loss.training.path(guess.inputs, guess.targets)[0][-1]
+        end = loss.training.end(guess.inputs, guess.targets)
         scale = scales(loss.training.network, loss.end - loss.training.start)
         left, whole = ((loss.end - end) * scale).double(), ((loss.end - loss.training.start) * scale).double()
         seen = ~self.unseen
@@ -134,13 +136,29 @@ class ReplayCase:
         return fitted, float(left[self.unseen].square().sum()) / size if size > 0 else None
 
 
+def training_of(
+    observation: Observation, dtype: torch.dtype, device: torch.device, memory_bytes: int | None = None
+) -> Training:
+    ends, recipe = observation.ends, observation.recipe
+    assert ends is not None
+    assert recipe is not None
+    room = torch.inf if memory_bytes is None else memory_bytes - PROCESS_BYTES
+    network = dense_network(ends.trained, recipe.loss)
+    return Training(network, recipe, ends.start.to(device, dtype), _count(observation, recipe), room)
+
+
 def expected_errors(loss: ReplayLoss, guess: Guess, left: float) -> Float[Tensor, " n"]:
-    """The error to expect of each candidate over its norm, where `left` is the squared share that is unexplained."""
+    """The error to expect of each candidate over its norm, where `left` is the squared share that is unexplained.
+
+    Infinite where the Jacobian does not fit into memory: nobody is called then."""
     network, columns = loss.training.network, loss.seen.nonzero()[:, 0]
-    point = loss.training.linearise(guess.inputs, guess.targets, Smoothing.none(network))
     used, n = loss.scale > 0, len(guess.inputs)
     of_targets = 0 if loss.labels_known else network.outputs
-    jacobian = torch.empty(n * (len(columns) + of_targets), int(used.sum()), dtype=torch.float64)
+    unknowns, equations = n * (len(columns) + of_targets), int(used.sum())
+    if 8 * unknowns * (equations + SQUARES * unknowns) > min(loss.training.memory, memory_bytes() / 3):
+        return torch.full((n,), torch.inf, dtype=torch.float64)
+    point = loss.training.linearise(guess.inputs, guess.targets, Smoothing.none(network))
+    jacobian = torch.empty(unknowns, equations, dtype=torch.float64)
     still = torch.zeros_like(guess.targets)
     for i in range(n):
         for j in range(len(columns) + of_targets):
@@ -152,7 +170,7 @@ def expected_errors(loss: ReplayLoss, guess: Guess, left: float) -> Float[Tensor
                 labels[i, j - len(columns)] = 1
             pushed = point.push(direction, labels if of_targets else None) * loss.scale
             jacobian[i * (len(columns) + of_targets) + j] = pushed[used].double().cpu()
-    noise = left * loss.size**2 / max(int(used.sum()) - len(jacobian), 1)
+    noise = left * loss.size**2 / max(equations - unknowns, 1)
     gram = jacobian @ jacobian.T
     values, vectors = torch.linalg.eigh(gram)
     rounding = torch.finfo(guess.inputs.dtype).eps ** 2 * float(values.max())  # squares, of a Jacobian to rounding

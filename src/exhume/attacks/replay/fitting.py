@@ -64,7 +64,7 @@ class ReplayLoss:
     def share(self, guess: Guess) -> float:
         """Of the training itself, without smoothing."""
         self.counter.total += 1
-        return self.unexplained(self.training.path(guess.inputs, guess.targets)[0][-1])
+        return self.unexplained(self.training.end(guess.inputs, guess.targets))
 
     def free(self, step: Guess) -> Guess:
         """A gradient, with zeros where nothing is unknown."""

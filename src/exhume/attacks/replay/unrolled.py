@@ -6,7 +6,8 @@ sum over samples that passes through the optimiser once: its landscape is far sm
 still reads the weights that it makes.
 
 *Memory.* The derivative needs every step's activations. Where all of them do not fit, only the weights and averages at
-every √T-th step are kept, and the steps between two of them are made again when a product comes by.
+every √T-th step are kept, and the steps between two of them are made again when a product comes by. Two linearisations
+are there at a time: where a fit stands, and where it would go.
 """
 
 import math
@@ -23,6 +24,7 @@ from exhume.attacks.replay.optimisers import Averages, Flat, Slopes
 from exhume.recipe import Recipe
 
 Path = list[Flat]
+COPIES = 16  # of all weights: both ends, scales, residuals, and what conjugate gradients keep
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,7 +41,7 @@ class Smoothing:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Training:
-    """A network, its weights before training, and the recipe. `memory` bounds what a linearisation keeps, in bytes."""
+    """A network, its weights before training, and the recipe. `memory` bounds what a fit keeps, in bytes."""
 
     network: DenseNetwork
     recipe: Recipe
@@ -54,11 +56,20 @@ class Training:
 
     def path(self, inputs: Float[Tensor, "n d"], targets: Float[Tensor, "n k"]) -> tuple[Path, Path]:
         """The weights W(0) … W(T) of training without smoothing, and the gradients on the way."""
-        return self._walk(inputs, targets, Smoothing.none(self.network))
+        path, gradients = [self.start], []
+        for weights, gradient in self.walk(inputs, targets):
+            path.append(weights)
+            gradients.append(gradient)
+        return path, gradients
 
-    def end(self, inputs: Tensor, targets: Tensor, smoothing: Smoothing, guide: Path | None = None) -> Flat:
+    def end(
+        self, inputs: Tensor, targets: Tensor, smoothing: Smoothing | None = None, guide: Path | None = None
+    ) -> Flat:
         """W(T) alone."""
-        return self._walk(inputs, targets, smoothing, guide)[0][-1]
+        weights = self.start
+        for after, _ in self.walk(inputs, targets, smoothing, guide):
+            weights = after
+        return weights
 
     def linearise(
         self,
@@ -79,21 +90,36 @@ class Training:
     @property
     def segment(self) -> int:
         """Steps whose records are kept together."""
-        steps = self.recipe.steps
-        return steps if steps * self.step_bytes <= self.memory else math.isqrt(steps - 1) + 1
+        return self.recipe.steps if self.bytes_with(self.recipe.steps) <= self.memory else self._shortest
 
-    def _walk(
-        self, inputs: Tensor, targets: Tensor, smoothing: Smoothing, guide: Path | None = None
-    ) -> tuple[Path, Path]:
+    @property
+    def least_bytes(self) -> int:
+        """What a fit needs."""
+        return min(self.bytes_with(self.recipe.steps), self.bytes_with(self._shortest))
+
+    @property
+    def _shortest(self) -> int:
+        return math.isqrt(self.recipe.steps - 1) + 1
+
+    def bytes_with(self, segment: int) -> int:
+        """Of a fit whose linearisations keep so many steps together: the guide, two linearisations, and copies."""
+        weights, steps = self.network.p * self.start.element_size(), self.recipe.steps
+        state = weights * (2 if self.recipe.optimiser == "sgd" else 3)
+        records, whole = segment * self.step_bytes, segment >= steps
+        kept = (math.ceil(steps / segment) + 1) * state + (records if whole else 0)
+        return (steps + COPIES) * weights + 2 * kept + (0 if whole else 2 * records)
+
+    def walk(
+        self, inputs: Tensor, targets: Tensor, smoothing: Smoothing | None = None, guide: Path | None = None
+    ) -> Iterator[tuple[Flat, Flat]]:
+        """Of each step the weights after it and the gradient."""
         weights, averages = self.start, Averages.zero(self.recipe, self.start)
-        path, gradients = [weights], []
+        smoothing = Smoothing.none(self.network) if smoothing is None else smoothing
         for t, batch in enumerate(self.batches):
             at = weights if guide is None else guide[t]
             gradient, _ = self.network.gradient(at, _rows(inputs, batch), _rows(targets, batch), smoothing.widths)
             weights, averages, _ = optimisers.advance(self.recipe, t + 1, weights, gradient, averages, smoothing.blur)
-            path.append(weights)
-            gradients.append(gradient)
-        return path, gradients
+            yield weights, gradient
 
 
 @dataclass(frozen=True, eq=False)

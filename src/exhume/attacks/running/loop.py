@@ -29,8 +29,8 @@ from exhume.attacks.running.interruption import Interruption
 from exhume.attacks.running.snapshots import Snapshot, SnapshotKeeper
 from exhume.errors import ExhumeError, UsageError
 from exhume.features import memory
-from exhume.features.rows import raw_bytes
 from exhume.observation import Observation
+from exhume.raw_bytes import raw_bytes
 from exhume.reconstruction import Reconstruction
 from exhume.solving import solving
 

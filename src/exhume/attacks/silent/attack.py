@@ -133,6 +133,7 @@ class SilentUnits(Method[SilentProblem]):
             yield Step(0, problem.lone.inputs, 0.0, State({}, {"iteration": 0}))
             return
         found = nothing_found(span) if resume is None else _restored(resume, span)
+        problem.loss.total = float(found.round)
         yield _step(span, found)
         found = yield from self._searched(problem, span, found)
         head = problem.head_start() if len(found.duals) < span.r and span.leak <= FAINT else None

@@ -34,6 +34,7 @@ from exhume.attacks.foundation.certificate import LUCK
 from exhume.attacks.foundation.unknowns import TINY, factors, unknown_directions
 from exhume.attacks.single_layer import parts
 from exhume.attacks.single_layer.linearised import Explanation, basis
+from exhume.solving import least_squares
 
 OPPOSITE = -0.9  # a cosine: where the opposite of a candidate is one too, turning it would leave nothing in its place
 ALL_SETS = 14  # candidates up to which every set of them is turned: 16,384 sets
@@ -94,7 +95,7 @@ def _left_with(at: Explanation, which: list[int], changed: Float[Tensor, "c d"],
     candidates[which] = changed
     values = at.features(candidates)
     spanned = basis(values)
-    amplitudes = torch.linalg.lstsq(values.T, at.weights.T).solution[which]
+    amplitudes = least_squares(values.T, at.weights.T)[which]
     ways = unknown_directions(changed, free_norms)
     columns = torch.einsum("cp,pd,cdu->pcu", at.slopes_at(changed), at.rows, ways).flatten(1)
     columns = columns - spanned @ (spanned.T @ columns)

@@ -30,6 +30,7 @@ from exhume.attacks.single_layer.gauss_newton import away_from_kinks
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import hold
+from exhume.solving import least_squares
 
 E = TypeVar("E", bound="Explanation")
 ROWS_EACH, FEW_ROWS = 10, 4000  # equations for each unknown, or so many rows: more only make the errors smaller
@@ -92,7 +93,7 @@ class Explanation:
         left = torch.cat([row - spanned @ (spanned.T @ row) for row in self.weights])
         if not left.square().sum() < self.residual.square().sum():
             return self
-        amplitudes = torch.linalg.lstsq(values.T, self.weights.T).solution
+        amplitudes = least_squares(values.T, self.weights.T)
         return replace(self, candidates=candidates, amplitudes=amplitudes, spanned=spanned, residual=left)
 
 

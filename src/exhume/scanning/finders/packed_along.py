@@ -8,6 +8,7 @@ from exhume.errors import ExhumeError
 from exhume.formats.archive import open_archive
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.inventory import Inventory, ScannedFile
+from exhume.strict_json import parse_json
 
 KINDS = {
     "tables": (
@@ -72,6 +73,7 @@ NO_DATA = (
     "summary",
 )
 """What is told of training beside it: train_results.json, dataset_info.json."""
+MOST_SETTINGS = 2**14  # bytes
 ARCHIVES = (".tar", ".tgz", ".gz", ".zip", ".7z", ".rar", ".bz2", ".xz", ".zst")
 DRAWN = ("logo", "banner", "figure", "fig", "plot", "curve", "confusion", "architecture", "diagram", "screenshot")
 """Pictures of something else."""
@@ -80,7 +82,7 @@ DRAWN = ("logo", "banner", "figure", "fig", "plot", "curve", "confusion", "archi
 def find(inventory: Inventory) -> Iterator[Finding]:
     found: dict[tuple[str, str], list[ScannedFile]] = {}
     for file in inventory.files:
-        if file.contents is not None or file.kind is not None:
+        if file.contents is not None or file.kind is not None or file.size == 0:
             continue
         if file.suffix in ARCHIVES and file.kind is None:
             yield from _archive(file)
@@ -134,7 +136,19 @@ def _kind_by_word(file: ScannedFile) -> str | None:
     words = _words(file.path.stem)
     if not words & set(WORDS) or words & set(NO_DATA):
         return None
-    return next((kind for kind, suffixes in KINDS_BY_WORD.items() if file.suffix in suffixes), None)
+    kind = next((kind for kind, suffixes in KINDS_BY_WORD.items() if file.suffix in suffixes), None)
+    return None if kind is None or _settings(file) else kind
+
+
+def _settings(file: ScannedFile) -> bool:
+    """Whether it is one JSON object of single values, {"lr": 0.1, "epochs": 3}: no place for records."""
+    if file.suffix != ".json" or file.size > MOST_SETTINGS:
+        return False
+    try:
+        value = parse_json(file.path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and not any(isinstance(item, dict | list) for item in value.values())
 
 
 def _words(name: str) -> set[str]:
