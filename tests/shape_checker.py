@@ -16,11 +16,20 @@ from typing import Any
 import jaxtyping
 from beartype import BeartypeConf, beartype
 
-check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
-_THEIRS = jaxtyping.jaxtyped
+
+class Misfit(jaxtyping.TypeCheckError):
+    """The first words are those of jaxtyping."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"Type-check error: {found}")
+
+
+check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=Misfit))
+_THEIRS = inspect.unwrap(jaxtyping.jaxtyped)  # this module may be loaded a second time, for its doctests
 _OWN_SIZES = _THEIRS("context")
 
 
+@functools.wraps(_THEIRS)
 def jaxtyped(*, typechecker: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """What the import hook asks for, once for each function and class."""
 
