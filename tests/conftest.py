@@ -21,6 +21,11 @@ settings.register_profile("exhume", deadline=None)
 settings.load_profile("exhume")
 
 
+@pytest.fixture(autouse=True)
+def _shapes_checked() -> None:
+    shape_checker.begin_test()
+
+
 @pytest.fixture
 def shapes_unchecked() -> Iterator[None]:
     """Checking every call makes an attack six times slower, and the checks are not made for threads."""

@@ -3,6 +3,7 @@
 jaxtyping's import hook decorates every function with `jaxtyping.jaxtyped`, which binds the arguments of a call to its
 signature, checks them, and checks them once more with the result. `jaxtyped` below makes the same checks in one call of
 beartype, which is made ready at the first call, and gives a function sizes of its own only where annotations name some.
+Of what is called many times in one test, the first calls are checked: an attack makes millions of the same ones.
 """
 
 import functools
@@ -24,9 +25,17 @@ class Misfit(jaxtyping.TypeCheckError):
         super().__init__(f"Type-check error: {found}")
 
 
+CALLS = 50  # of one function that are checked in a test
 check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=Misfit))
 _THEIRS = inspect.unwrap(jaxtyping.jaxtyped)  # this module may be loaded a second time, for its doctests
 _OWN_SIZES = _THEIRS("context")
+_test = 0
+
+
+def begin_test() -> None:
+    """From here on, the first calls of every function are checked again."""
+    global _test
+    _test += 1
 
 
 @functools.wraps(_THEIRS)
@@ -49,13 +58,14 @@ def _checked(function: Any) -> Any:
     if not function.__annotations__:
         return function
     checked: Callable[..., Any] | None = None
-    sizes = False
+    sizes, made, test = False, 0, 0
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        nonlocal checked, sizes
+        nonlocal checked, sizes, made, test
         __tracebackhide__ = True
-        if jaxtyping.config.jaxtyping_disable:
+        made, test = made + 1 if test == _test else 1, _test
+        if made > CALLS or jaxtyping.config.jaxtyping_disable:
             return function(*arguments, **named)
         if checked is None:
             hints = _hints(function)
