@@ -9,12 +9,21 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
+import shape_checker
+
 # as the command line does, before torch is loaded: threads that wait must not spin on a busy machine
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+jaxtyping.jaxtyped = shape_checker.jaxtyped  # type: ignore[assignment]
 
 # the first call into torch takes longer than hypothesis' own limit for an example
 settings.register_profile("exhume", deadline=None)
 settings.load_profile("exhume")
+
+
+@pytest.fixture(autouse=True)
+def _shapes_checked() -> None:
+    shape_checker.begin_test()
 
 
 @pytest.fixture
