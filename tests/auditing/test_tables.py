@@ -144,6 +144,8 @@ def test_arrays_are_records() -> None:
         ("a.csv", "", "found none"),
         ("a.csv", "a\n" + "\n".join(f"id{at}" for at in range(1001)), "at most 1,000 categories"),
         ("a.csv", "a\x1b,b\n1,2\n", "columns of different names"),
+        ("a.csv", ",a,b\n0,1,2\n", "pandas writes its index there; write the table with index=False"),
+        ("a.csv", "a;b\n1,5;2\n", "found semicolons; write it with commas"),
         ("a.csv", "a\n" + "x" * 20_000, "short cells"),
         ("a.parquet", "PAR1 no parquet PAR1", "a whole Parquet file"),
     ],
@@ -199,6 +201,23 @@ def test_too_many_columns_are_refused(suffix: str, monkeypatch: pytest.MonkeyPat
         pq.write_table(pa.table({name: [1] for name in "abcd"}), path)
     with pytest.raises(ExhumeError, match="at most 3 columns"):
         read_table(path)
+
+
+def test_the_index_of_pandas_is_no_column() -> None:
+    """As pandas 3 writes it; its table of contents may lie as well."""
+    kept = pa.table({"a": [1.0, 2.0], "pid": ["p1", "p2"], "b.c": [3, 4]})
+    for told, names in ((["pid"], ["a", "b.c"]), ([{"kind": "range"}], ["a", "pid", "b.c"]), ([["x"], 3], None)):
+        metadata = {b"pandas": json.dumps({"index_columns": told}).encode()}
+        pq.write_table(kept.replace_schema_metadata(metadata), "a.parquet")
+        found = [column.name for column in read_table(Path("a.parquet")).columns]
+        assert found == (names or ["a", "pid", "b.c"])
+    pq.write_table(kept.replace_schema_metadata({b"pandas": b"[1]"}), "a.parquet")
+    assert len(read_table(Path("a.parquet")).columns) == 3
+    every = json.dumps({"index_columns": ["a", "pid", "b.c"]}).encode()
+    for metadata, words in ((b"{", "a whole Parquet file"), (every, "expected records")):
+        pq.write_table(kept.replace_schema_metadata({b"pandas": metadata}), "a.parquet")
+        with pytest.raises(ExhumeError, match=words):
+            read_table(Path("a.parquet"))
 
 
 def test_a_parquet_file_reads_as_the_same_csv() -> None:

@@ -104,10 +104,14 @@ def way_out(path: Path, names: tuple[str, ...]) -> str:
 
     >>> way_out(Path("m.joblib"), ("sklearn.svm._classes.SVC",)).rpartition(": ")[2]
     'skops.io.dump(joblib.load("m.joblib"), "m.skops")'
+    >>> way_out(Path("m.pkl"), ("pandas.DataFrame",)).rpartition(": ")[2]
+    'pandas.read_pickle("m.pkl").to_parquet("m.parquet")'
     """
     trusted, new = "where you trust it", path.stem
     if names and all(_OF_TENSORS.match(name) for name in names):
         return f'save it again: torch.save(torch.load("{path.name}", weights_only=True), "{new}.new.pt")'
+    if any(name.startswith("pandas.") for name in names) and not any(name.startswith("sklearn.") for name in names):
+        return f'{trusted}: pandas.read_pickle("{path.name}").to_parquet("{new}.parquet")'
     if any(name.startswith("torch") for name in names):
         state = f'torch.load("{path.name}", weights_only=False).state_dict()'
         return f'{trusted}: safetensors.torch.save_file({state}, "{new}.safetensors")'

@@ -36,6 +36,11 @@ def read_table(path: Path) -> Table:
 
 
 def _check_names(names: Sequence[str], path: Path) -> None:
+    if names and not names[0] and all(names[1:]):
+        raise ExhumeError(
+            f"expected a name of every column in {path}, found none of the first: pandas writes its index there; write "
+            "the table with index=False"
+        )
     if len(names) > MOST_COLUMNS:
         raise ExhumeError(f"expected at most {MOST_COLUMNS:,} columns in {path}, found {len(names):,}")
     if len(set(names)) != len(names) or not all(name and name.isprintable() for name in names):
@@ -69,6 +74,11 @@ def _lines(reader: Any, path: Path) -> Iterator[list[str]]:
         width = len(line) if width is None else width
         if width > MOST_COLUMNS:
             raise ExhumeError(f"expected at most {MOST_COLUMNS:,} columns in {path}, found {width:,}")
+        if number == 1 and width == 1 and ";" in line[0]:
+            raise ExhumeError(
+                f"expected commas between the cells in {path}, found semicolons; write it with commas, and numbers "
+                "with a point"
+            )
         if len(line) != width:
             raise ExhumeError(f"expected {width} cells per line in {path}, found {len(line)} in line {number}")
         if number * width > MOST_CELLS or any(len(cell) > LONGEST_CELL for cell in line):
@@ -87,7 +97,8 @@ def _read_parquet(path: Path) -> list[Made]:
             if meta.num_rows * max(meta.num_columns, 1) > MOST_CELLS:
                 raise ExhumeError(f"expected at most {MOST_CELLS:,} cells in {path}, found claims of more; {SMALLER}")
             schema = file.schema_arrow
-            names = list(schema.names)
+            index = _index_of_pandas(schema)
+            names = [name for name in schema.names if name not in index]
             _check_names(names, path)
             groups = [meta.row_group(at) for at in range(meta.num_row_groups)]
             parts = [group.column(at) for group in groups for at in range(group.num_columns)]
@@ -99,13 +110,20 @@ def _read_parquet(path: Path) -> list[Made]:
                 raise ExhumeError(f"expected records in {path}, found none")
         texts = [name for name in names if str(schema.field(name).type).endswith("string")]
         with parquet.ParquetFile(regular(path), read_dictionary=texts) as file:  # else each text is written out
-            table = file.read(use_threads=False)
-            return [_column_of_parquet(name, table.column(at), path) for at, name in enumerate(names)]
+            table = file.read(columns=names if index else None, use_threads=False)
+            return [_column_of_parquet(name, table.column(name), path) for name in names]
     except ExhumeError:
         raise
     except Exception as problem:  # whatever is wrong in a file of unknown origin shows in many ways
         found = " ".join(str(problem).split())[:120]
         raise ExhumeError(f"expected a whole Parquet file at {path}, found: {found}") from problem
+
+
+def _index_of_pandas(schema: Any) -> set[str]:
+    """Columns that are the index of a table of pandas, which a model does not see."""
+    told = schema.pandas_metadata
+    index = told.get("index_columns") if isinstance(told, dict) else None
+    return {name for name in index if isinstance(name, str)} if isinstance(index, list) else set()
 
 
 def _column_of_parquet(name: str, column: Any, path: Path) -> Made:
