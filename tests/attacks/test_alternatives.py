@@ -14,7 +14,7 @@ from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer import certificate as judging
 from exhume.attacks.single_layer import parts as parts_of_rows
 from exhume.attacks.single_layer.alternatives import Parts, _in_a_small_sum, _left_with, exchangeable, turnable
-from exhume.attacks.single_layer.blends import APART, _ways, splitting_costs
+from exhume.attacks.single_layer.blends import APART, _ways, splits
 from exhume.attacks.single_layer.certificate import certify, loss_on
 from exhume.attacks.single_layer.linearised import Linearised
 from exhume.attacks.single_layer.parts import parts
@@ -244,7 +244,7 @@ def linearised(noise: float, name: str = "tanh", seed: int = 0) -> tuple[SpanLos
 def test_what_a_split_costs_is_the_least_of_its_directions() -> None:
     """The naive twin: one candidate and direction at a time, each projected by a regression on all columns."""
     loss, at = linearised(0.0)
-    found = splitting_costs(at, free_norms=False)
+    found = splits(at, free_norms=False).costs
     columns, costs = torch.cat([at.spanned, at.tangents], dim=1), torch.full((3,), torch.inf, dtype=torch.float64)
     for index, way in ((index, way[index]) for way in _ways(at.candidates) for index in range(3)):
         middle = at.candidates[index]
