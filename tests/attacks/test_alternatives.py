@@ -14,7 +14,7 @@ from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer import certificate as judging
 from exhume.attacks.single_layer import parts as parts_of_rows
 from exhume.attacks.single_layer.alternatives import Parts, _in_a_small_sum, _left_with, exchangeable, turnable
-from exhume.attacks.single_layer.blends import APART, _ways, splitting_costs
+from exhume.attacks.single_layer.blends import APART, _ways, splits
 from exhume.attacks.single_layer.certificate import certify, loss_on
 from exhume.attacks.single_layer.linearised import Linearised
 from exhume.attacks.single_layer.parts import parts
@@ -244,7 +244,7 @@ def linearised(noise: float, name: str = "tanh", seed: int = 0) -> tuple[SpanLos
 def test_what_a_split_costs_is_the_least_of_its_directions() -> None:
     """The naive twin: one candidate and direction at a time, each projected by a regression on all columns."""
     loss, at = linearised(0.0)
-    found = splitting_costs(at, free_norms=False)
+    found = splits(at, free_norms=False).costs
     columns, costs = torch.cat([at.spanned, at.tangents], dim=1), torch.full((3,), torch.inf, dtype=torch.float64)
     for index, way in ((index, way[index]) for way in _ways(at.candidates) for index in range(3)):
         middle = at.candidates[index]
@@ -256,6 +256,36 @@ def test_what_a_split_costs_is_the_least_of_its_directions() -> None:
         costs[index] = min(costs[index], left.square().sum())
     torch.testing.assert_close(found, costs, rtol=1e-6, atol=0)
     assert float(found[2]) < 0.1 * float(found[:2].min()), "the smaller its coefficient, the easier a split is hidden"
+
+
+def test_others_move_against_a_split_as_a_regression_on_all_columns_says() -> None:
+    """The naive twin: columns by differences, one split at a time. A split grows until it shows, and then they stop."""
+    loss, at = linearised(1e-4)
+    found, step = splits(at, free_norms=False), 1e-6
+    columns = list(loss.features(at.candidates))
+    for candidate, amplitude, basis in zip(at.candidates, at.amplitudes, at.bases, strict=True):
+        for way in basis.T:
+            ends = loss.features(torch.stack([candidate + step * way, candidate - step * way]))
+            columns.append(amplitude * (ends[0] - ends[1]) / (2 * step))
+    matrix, norms = torch.stack(columns, dim=1), at.candidates.norm(dim=1)
+    assert found.moves is not None
+    for place, way in enumerate(_ways(at.candidates)):
+        for index, middle in enumerate(at.candidates):
+            aside = way[index] - (way[index] @ middle) / (middle @ middle) * middle
+            aside = APART * middle.norm() * aside / aside.norm()
+            ends, between = loss.features(torch.stack([middle + aside, middle - aside])), loss.features(middle[None])
+            split = at.amplitudes[index] * (ends.mean(dim=0) - between[0])
+            solved = torch.linalg.lstsq(matrix, split[:, None]).solution[len(norms) :, 0].reshape(len(norms), -1)
+            torch.testing.assert_close(found.moves[place, index], solved.norm(dim=1) / norms, rtol=1e-4, atol=1e-9)
+    assert not found.swayed(0.0).any()
+    hidden = 1.5 * float(found.costs.min())  # of the third, whose coefficient is small, and of no other
+    assert (found.costs <= hidden).tolist() == [False, False, True]
+    left, along = found.left[:, 2], found.along[:, 2]
+    size = (along + (along.square() + left * hidden).sqrt()) / left
+    torch.testing.assert_close(size.square() * left - 2 * size * along, torch.full_like(size, hidden))
+    moved = (size[:, None] * found.moves[:, 2]).square().amax(dim=0)
+    torch.testing.assert_close(found.swayed(hidden), moved)
+    assert float(moved[:2].min()) > 0
 
 
 def test_a_blend_of_two_samples_within_the_noise_is_not_called_recovered() -> None:

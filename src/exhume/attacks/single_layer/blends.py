@@ -11,6 +11,10 @@ recovered. Other shares of the coefficient, opposite ones among them, multiply �
 Samples differ in directions that nobody chose by V: some are drawn at random, and one is the way to the nearest other
 candidate, which is as data differ. A direction that is made to cross no kink of ReLU costs nothing, but no two samples
 lie along it.
+
+*The others.* What is made up for is made up by the other candidates, which move. Where one candidate may be a blend,
+the others are where they are only if it is none: the split grows with ||δ||² until it shows, and as far as others move
+then, they are not known.
 """
 
 from dataclasses import dataclass
@@ -20,9 +24,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.foundation.retraction import tangent
-from exhume.attacks.single_layer.linearised import TINY, Explanation
+from exhume.attacks.single_layer.linearised import TINY, Explanation, Linearised
 
 APART = 0.1  # of a candidate's norm: as far as what is called recovered may be off
+WHOLE = APART**-2  # two samples on a sphere are at most a norm away from their mean
 DIRECTIONS = 8  # at random; 4 to 32 call the same candidates but for 3 of 770, with 1 or 2 blends pass
 
 
@@ -34,19 +39,49 @@ class Lifted:
     norms: Float[Tensor, "m 1"]
 
 
-def splitting_costs(at: Explanation, free_norms: bool, samples: Lifted | None = None) -> Float[Tensor, " m"]:
-    """The least by which what is left of the weights would rise if each sample were split by 0.1 of its norm.
+@dataclass(frozen=True, eq=False, repr=False)
+class Splits:
+    """Each candidate split by 0.1 of its norm, in each of several ways.
 
-    `free_norms`: samples may differ in norm, too. `samples`: those that candidates stand for."""
+    `left`: ||c||² of what nothing makes up for, `along`: its product with what is left of the weights. `moves`: how far
+    candidate j moves, over its norm, to make up for the split of i; None where there are too many to tell."""
+
+    left: Float[Tensor, "w m"]
+    along: Float[Tensor, "w m"]
+    moves: Float[Tensor, "w m m"] | None
+
+    @property
+    def costs(self) -> Float[Tensor, " m"]:
+        """The least by which what is left of the weights would rise."""
+        return (self.left - 2 * self.along).amin(dim=0)
+
+    def swayed(self, hidden: float) -> Float[Tensor, " m"]:
+        """Squares of how far each moves, over its norm, where others that may be blends are split until it shows."""
+        if self.moves is None:
+            return torch.zeros_like(self.costs)
+        size = (self.along + (self.along.square() + self.left * hidden).sqrt()) / self.left.clamp_min(TINY)
+        moved = (size.clamp_max(WHOLE)[:, :, None] * self.moves).square().amax(dim=0)
+        return (moved * (self.costs <= hidden)[:, None]).sum(dim=0)
+
+
+def splits(at: Explanation, free_norms: bool, samples: Lifted | None = None) -> Splits:
+    """`free_norms`: samples may differ in norm, too. `samples`: those that candidates stand for."""
     norms = at.candidates.norm(dim=1, keepdim=True) if samples is None else samples.norms
-    costs, before = [], at.features(at.candidates)
+    lifts = None if samples is None else samples.moves
+    left, along, moves = [], [], []
+    before = at.features(at.candidates)
     for way in _ways(at.candidates):
         way = way if free_norms else tangent(way, at.candidates)
-        moved = way if samples is None else torch.einsum("ied,id->ie", samples.moves, way)
+        moved = way if lifts is None else torch.einsum("ied,id->ie", lifts, way)
         apart = norms * way / moved.norm(dim=1, keepdim=True).clamp_min(TINY)
         ahead, behind = (at.features(at.candidates + sign * APART * apart) for sign in (1, -1))
-        costs.append(at.rise(at.not_made_up(at.change((ahead + behind) / 2 - before))))
-    return torch.stack(costs).amin(dim=0)
+        change = at.change((ahead + behind) / 2 - before)
+        kept = at.not_made_up(change)
+        left.append(kept.square().sum(dim=1))
+        along.append(kept @ at.residual)
+        if isinstance(at, Linearised):
+            moves.append(at.moves_against(change, lifts) / norms[:, 0])
+    return Splits(torch.stack(left), torch.stack(along), torch.stack(moves) if moves else None)
 
 
 def _ways(candidates: Float[Tensor, "m d"]) -> list[Float[Tensor, "m d"]]:

@@ -5,7 +5,7 @@ puts a sample elsewhere. Both follow from the equations at the candidates, with 
 
 - the error to expect (`linearised.py`; `probing.py` and `moves.py` where there are many unknowns): σ² tr [H⁻¹]_ii, and
   the step that is still to be made;
-- it could be a blend of two samples (`blends.py`);
+- it could be a blend of two samples, or be where it is only if another one is none (`blends.py`);
 - a part of it could belong to another candidate, or its sign be wrong (`alternatives.py`);
 - as many unknowns could explain as much by chance: of p rows only those count as equations that tell something of their
   own above the noise (`structure.py`), and each that is left over is right by chance with probability σ.
@@ -39,7 +39,7 @@ from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.foundation.unknowns import DENSE, TINY
 from exhume.attacks.single_layer.alternatives import Parts, exchangeable, turnable
-from exhume.attacks.single_layer.blends import APART, Lifted, splitting_costs
+from exhume.attacks.single_layer.blends import APART, Lifted, Splits, splits
 from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
     FEW_ROWS,
@@ -149,8 +149,11 @@ class _Judge:
         squares = (noise * found.variances + coherent * found.largest + found.steps) / found.sizes
         if self._by_chance(structure, noise, len(fit.candidates)):
             squares = torch.full_like(squares, torch.inf)
+        hidden = SHOWS * noise + coherent
+        if not self.counted:
+            squares = squares + found.splits.swayed(hidden / found.one_of)
         known = squares <= TRUSTED_ERROR**2
-        others = found.others(SHOWS * noise + coherent, self.counted, loss.free_norms, known)
+        others = found.others(hidden, self.counted, loss.free_norms, known)
         return squares.nan_to_num(torch.inf), {name: same(those.double()) > 0 for name, those in others.items()}
 
     def _by_chance(self, structure: Structure, noise: float, m: int) -> bool:
@@ -171,7 +174,7 @@ class _Determined:
     largest: Float[Tensor, " m"]
     steps: Float[Tensor, " m"]
     sizes: Float[Tensor, " m"]
-    splitting: Float[Tensor, " m"]
+    splits: Splits
     left_out: float
 
     def others(
@@ -184,7 +187,7 @@ class _Determined:
             "parts": exchangeable(self.at, known, hidden, free_norms, determined),
             "sign": turnable(self.at, known, hidden),
         }
-        return others if counted else {**others, "blend": self.splitting <= hidden}
+        return others if counted else {**others, "blend": self.splits.costs <= hidden}
 
 
 def _gathered(loss: SpanLoss, fit: Fit, whole: Callable[[int], SpanLoss] | None) -> tuple[SpanLoss, Fit]:
@@ -207,10 +210,8 @@ def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Deter
         steps = (at.step if lifts is None else torch.einsum("ied,id->ie", lifts, at.step)).square().sum(dim=1)
         one_of, variances = max(1.0, loss.p / at.features.p), at.variances(lifts)
         there = at.refined(at.step)
-        splitting = splitting_costs(
-            there, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None])
-        )
-        return _Determined(there, one_of, variances, at.largest(lifts), steps, sizes, splitting, at.left_out)
+        split = splits(there, loss.free_norms, None if lifts is None else Lifted(lifts, sizes.sqrt()[:, None]))
+        return _Determined(there, one_of, variances, at.largest(lifts), steps, sizes, split, at.left_out)
     probed = Probed.at(loss, fit)
     moved = loss.ranks.size == 1 and m * d <= MOST_MOVED
     plain = Moved.at(loss, fit) if moved else explanation(loss, fit, FEW_ROWS + ROWS_EACH * m)
@@ -218,5 +219,6 @@ def _determined(loss: SpanLoss, fit: Fit, lift: Lift | None, q: float) -> _Deter
     gains = torch.ones_like(sizes) if lift is None else mean_gains(lift, candidates)
     variances, steps = gains * probed.variances, gains * probed.step.double().square().sum(dim=1)
     one_of, left_out = max(1.0, loss.p / plain.features.p), fit.loss / max(1 - q, LEAST_SPARE) ** 2
-    splitting = loss.ranks.same(splitting_costs(plain, loss.free_norms))
-    return _Determined(plain, one_of, variances, variances, steps, sizes, splitting, left_out)
+    split = splits(plain, loss.free_norms)
+    split = Splits(loss.ranks.same(split.left), loss.ranks.same(split.along), None)
+    return _Determined(plain, one_of, variances, variances, steps, sizes, split, left_out)

@@ -147,6 +147,17 @@ class Linearised(Explanation):
         known = (plain.features, candidates, plain.weights, amplitudes, spanned, left)
         return cls(*known, seen, bases, inverse, step, left_out)
 
+    def moves_against(
+        self, changes: Float[Tensor, "c rp"], lifts: Float[Tensor, "m e d"] | None = None
+    ) -> Float[Tensor, "c m"]:
+        """How far each candidate moves to make up for each change of the weights."""
+        apart = changes.reshape(-1, len(self.spanned))
+        left = (apart - (apart @ self.spanned) @ self.spanned.T).reshape(changes.shape)
+        m, _, u = self.bases.shape
+        steps = (left @ self.tangents @ self.inverse.T).reshape(len(changes), m, u)
+        bases = self.bases if lifts is None else lifts @ self.bases
+        return torch.einsum("idu,ciu->cid", bases, steps).norm(dim=2)
+
     def variances(self, lifts: Float[Tensor, "m e d"] | None = None) -> Float[Tensor, " m"]:
         """tr [H⁻¹]_ii, or tr L [H⁻¹]_ii Lᵀ where samples move by L dx."""
         return self._spread(lifts).square().sum(dim=(1, 2))
