@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from exhume.data.tables.table import Cell, shown
+from exhume.files import table_for_the_owner
 from exhume.report.evidence import Evidence
 from exhume.report.subject import Subject
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from exhume.files import write_json
+from exhume.files import table_for_the_owner, write_json
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.scan import Scan
 from exhume.version import VERSION
