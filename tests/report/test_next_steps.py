@@ -108,7 +108,7 @@ def test_a_state_beside_the_weights_is_what_to_leave_out() -> None:
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(x), torch.arange(8) % 2).backward()
         optimiser.step()
-    content = exhume.audit(model, optimiser=optimiser.state_dict(), truth=x, budget="60s").content()
+    content = exhume.audit(model, optimiser=optimiser.state_dict(), truth=x, budget="3s").content()
     assert content["verdict"]["answer"].startswith("Yes")
     (why,) = (step["why"] for step in content["next"] if "optimiser's state" in step["what"])
     assert "momentum buffer" in why
