@@ -39,7 +39,7 @@ def leaking() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def unsettled() -> dict[str, Any]:
     model, _, _ = trained()
-    return exhume.audit(model, budget="1s").content()
+    return exhume.audit(model, budget="1.5s").content()
 
 
 @pytest.mark.parametrize("content", ["leaking", "unsettled"])
