@@ -28,6 +28,20 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 TRAIN = ("train", "rf", "--data", "waves", "--samples", 2, "--ratio", 4, "--activation", "swish", "--json")
 NETWORK = ("--data", "waves", "--samples", 2, "--steps", 3, "--json")
+END = "-- end of a command\n"
+COMMANDS = f"""
+import json, sys
+from exhume.cli.app import main
+for line in json.load(sys.stdin):
+    sys.argv = ["exhume", *line]
+    try:
+        main()
+    except SystemExit as left:
+        if left.code:
+            raise
+    print({END!r}, end="")
+"""
+"""A process that has never seen the package before, with one command after the other."""
 ATTACK_LINE = ("--method", "plain-descent", "--pace", 0.5, "--iterations", 7, "--samples", 2, "--json")
 
 
@@ -70,26 +84,32 @@ def test_a_package_is_found_by_its_entry_points(package: Path, tmp_path: Path) -
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(entry_points_of_the_page())
 
-    def exhume(*arguments: object) -> str:
-        line = [sys.executable, "-m", "exhume", *map(str, arguments)]
-        done = subprocess.run(
-            line, capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": str(package)}
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    exhume(*TRAIN, "--out", tmp_path / "run")
-    check(json.loads(exhume("attack", tmp_path / "run", *ATTACK_LINE).splitlines()[-1]))
-    assert "--pace FLOAT" in exhume("attack", "--help")
-    compared = json.loads(exhume("compare", tmp_path / "run", "--attacks", "plain-descent", "--json").splitlines()[-1])
-    assert compared["attacks"][0]["outcome"] is not None
-    weighed = exhume("weigh", tmp_path / "run", "--digits", 2, "--json").splitlines()
+    lines = [
+        (*TRAIN, "--out", tmp_path / "run"),
+        ("attack", tmp_path / "run", *ATTACK_LINE),
+        ("attack", "--help"),
+        ("compare", tmp_path / "run", "--attacks", "plain-descent", "--json"),
+        ("weigh", tmp_path / "run", "--digits", 2, "--json"),
+        ("weigh", "--help"),
+        ("train", "my_package.network:small", *NETWORK, "--out", tmp_path / "net"),
+        ("attack", tmp_path / "net", "--model", "my_package.network:small", "--iterations", 2, "--json"),
+    ]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])}
+    given = json.dumps([[str(word) for word in line] for line in lines])
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS], input=given, capture_output=True, text=True, timeout=250, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    _, attacked, help_of_attack, compared, weighed, help_of_weigh, _, of_network = done.stdout.removesuffix(END).split(
+        END
+    )
+    check(json.loads(attacked.splitlines()[-1]))
+    assert "--pace FLOAT" in help_of_attack
+    assert json.loads(compared.splitlines()[-1])["attacks"][0]["outcome"] is not None
     norm = float(read_tensors(tmp_path / "run" / "observation.safetensors", "observation").tensors["weights"].norm())
-    assert json.loads(weighed[-1])["norm"] == round(norm, 2)
-    assert "--digits INTEGER" in exhume("weigh", "--help")
-    exhume("train", "my_package.network:small", *NETWORK, "--out", tmp_path / "net")
-    line = ("--model", "my_package.network:small", "--iterations", 2, "--json")
-    assert json.loads(exhume("attack", tmp_path / "net", *line).splitlines()[-1])["d"] == 16
+    assert json.loads(weighed.splitlines()[-1])["norm"] == round(norm, 2)
+    assert "--digits INTEGER" in help_of_weigh
+    assert json.loads(of_network.splitlines()[-1])["d"] == 16
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ Every tensor file that exhume writes is a safetensors file whose metadata holds 
 of file, the version of its layout, and what belongs to the kind. Nothing here ever unpickles.
 """
 
+import csv
 import json
 import stat
 from collections.abc import Iterator, Mapping
@@ -57,6 +58,13 @@ def replacing(path: Path, folder: bool = False, mode: int = 0o666) -> Iterator[P
 def write_text(path: Path, text: str) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def table_for_the_owner(path: Path) -> Iterator[Any]:
+    """A CSV writer whose file nobody but the owner can read, whatever the umask."""
+    with replacing(path, mode=_OWNER_ONLY) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        yield csv.writer(file)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

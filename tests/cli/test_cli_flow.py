@@ -219,6 +219,8 @@ def test_a_demo_ends_with_a_report_and_all_numbers(
     exhume: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("exhume_papers.cli.demo.SAMPLES", 2)
+    for name, fewer in {"SAMPLES": 10, "UNITS": 500, "STEPS": 100}.items():
+        monkeypatch.setattr(f"exhume_papers.studies.ordinary_network.{name}", fewer)
     shown = read_json(exhume("demo", "--out", tmp_path / "demo", "--json"), TRAINED | ATTACKED | EVALUATED)
     assert Path(shown["report"]).is_file()
     assert (tmp_path / "demo" / "pairs.png").is_file()

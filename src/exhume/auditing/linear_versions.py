@@ -1,11 +1,8 @@
 """Two released versions of a linear model: the record between them, read off the change, and what is said of it."""
 
-import csv
-import hashlib
 import math
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +13,20 @@ from torch import Tensor
 
 from exhume.auditing.named_records import table_options
 from exhume.auditing.records import TableOptions, is_a_file, read_records
+from exhume.auditing.versions_page import about, write_versions
 from exhume.data.tables.table import Table, shown
 from exhume.errors import ExhumeError, UsageError
 from exhume.experiments.truth import Truth
-from exhume.files import SCHEMA, replacing, write_json, write_text
+from exhume.files import SCHEMA, table_for_the_owner
 from exhume.formats.linear_head import NODES, OF_VERSIONS, LinearHead, Scaler, head_of
 from exhume.formats.reading import kind_of, read_contents
 from exhume.metrics.errors import RECOVERED_DISTANCE
 from exhume.metrics.matching import nearest_cosines
 from exhume.metrics.records import Comparison, compare
 from exhume.observing.linear_versions import LinearChange, between_linear_versions
-from exhume.report.page import render_linear_versions
 from exhume.report.tables import HIDDEN, MOST_COLUMNS
 from exhume.requests.audit import AuditRequest
-from exhume.requests.command_line import shown_line
 from exhume.verdicts import Verdict
-from exhume.version import VERSION
 
 ARRAYS = ("safetensors", "torch")
 AS_LOSS = {"signed-square": "square"}
@@ -190,19 +185,12 @@ def audit_linear(request: AuditRequest) -> LinearAudit | None:
 
 
 def write_linear(done: LinearAudit, reveal: bool) -> Path:
-    """A new folder with the page, its JSON and the summary; the record itself only with `reveal`."""
-    with replacing(done.request.out, folder=True) as folder:
-        content = _content(done, reveal)
-        write_json(folder / "report.json", content)
-        write_text(folder / "report.html", render_linear_versions(content))
-        write_json(folder / "summary.json", done.summary | {"report": "report.html"})
-        if reveal:
-            with (
-                replacing(folder / "recovered.csv", mode=0o600) as temporary,
-                temporary.open("w", encoding="utf-8", newline="") as file,
-            ):
-                csv.writer(file).writerows([done.names, *done.cells])
-    return done.request.out / "report.html"
+    def write_records(path: Path) -> None:
+        with table_for_the_owner(path) as table:
+            table.writerows([done.names, *done.cells])
+
+    content = _content(done, reveal)
+    return write_versions(done.request.out, "linear_versions.html.jinja", content, done.summary, write_records)
 
 
 def _head(path: Path) -> LinearHead | None:
@@ -330,17 +318,8 @@ def _notes(
 
 
 def _content(done: LinearAudit, reveal: bool) -> dict[str, Any]:
-    request = done.request
-    assert request.against is not None
-    with request.weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     errors = None if done.held is None else done.held.errors.tolist()
-    return {
-        "name": request.weights.name,
-        "older": request.against.name,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "title": done.verdict.title,
-        "verdict": done.verdict.value,
+    return about(done.request, done.verdict, reveal) | {
         "answer": {Verdict.RECOVERED: "Yes.", Verdict.PARTLY_RECOVERED: "Yes, some of it."}.get(
             done.verdict, "Nobody knows yet."
         ),
@@ -356,8 +335,4 @@ def _content(done: LinearAudit, reveal: bool) -> dict[str, Any]:
             {"record": at, "error": error, "cosine": cosine}
             for at, (error, cosine) in enumerate(zip(errors[:50], done.cosines[:50], strict=True))
         ],
-        "revealed": reveal,
-        "command": shown_line(request.model_copy(update={"progress": None})),
-        "exhume": VERSION,
-        "sha256": digest,
     }

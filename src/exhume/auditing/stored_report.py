@@ -1,11 +1,9 @@
 """What an audit says of two versions of a model that stores records: the verdict, the page, and the rows."""
 
-import csv
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +12,12 @@ import numpy as np
 from exhume.auditing.named_records import table_options
 from exhume.auditing.records import read_records
 from exhume.auditing.stored_versions import ChangedRow, StoredChange, equal_rows, stored_changes
+from exhume.auditing.versions_page import about, write_versions
 from exhume.errors import UsageError
-from exhume.files import SCHEMA, replacing, write_json, write_text
-from exhume.report.page import render_versions
+from exhume.files import SCHEMA, table_for_the_owner
 from exhume.report.tables import HIDDEN, MOST_COLUMNS, MOST_RECORDS
 from exhume.requests.audit import AuditRequest
-from exhume.requests.command_line import shown_line
 from exhume.verdicts import Verdict
-from exhume.version import VERSION
 
 REMEDY = "one on random features (RBFSampler), a linear one, or centroids of many records each"
 CERTAIN = "Certain: the records are in the files as they are, and the versions differ in them."
@@ -98,15 +94,9 @@ def audit_stored(request: AuditRequest) -> StoredAudit | None:
 
 
 def write_stored(done: StoredAudit, reveal: bool) -> Path:
-    """A new folder with the page, its JSON and the summary; the records themselves only with `reveal`."""
-    with replacing(done.request.out, folder=True) as folder:
-        content = _content(done, reveal)
-        write_json(folder / "report.json", content)
-        write_text(folder / "report.html", render_versions(content))
-        write_json(folder / "summary.json", done.summary | {"report": "report.html"})
-        if reveal:
-            _write_rows(done.changes, folder / "recovered.csv")
-    return done.request.out / "report.html"
+    content = _content(done, reveal)
+    rows = partial(_write_rows, done.changes)
+    return write_versions(done.request.out, "versions.html.jinja", content, done.summary, rows)
 
 
 def _held_against(request: AuditRequest, changes: Sequence[StoredChange]) -> tuple[int, int] | None:
@@ -136,25 +126,12 @@ def _listed(change: StoredChange) -> dict[str, Any]:
 
 
 def _content(done: StoredAudit, reveal: bool) -> dict[str, Any]:
-    request = done.request
-    assert request.against is not None
-    with request.weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {
-        "name": request.weights.name,
-        "older": request.against.name,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "title": done.verdict.title,
-        "verdict": done.verdict.value,
+    return about(done.request, done.verdict, reveal) | {
         "answer": "Yes." if done.rows else "Not known.",
         "sentence": done.sentence,
         "confidence": CERTAIN if done.rows else NOTHING,
         "changes": [_section(change, reveal) for change in done.changes],
-        "revealed": reveal,
         "remedy": REMEDY,
-        "command": shown_line(request.model_copy(update={"progress": None})),
-        "exhume": VERSION,
-        "sha256": digest,
     }
 
 
@@ -189,9 +166,7 @@ def _section(change: StoredChange, reveal: bool) -> dict[str, Any]:
 
 
 def _write_rows(changes: Sequence[StoredChange], path: Path) -> None:
-    """For nobody but the owner to read, whatever the umask."""
-    with replacing(path, mode=0o600) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
+    with table_for_the_owner(path) as table:
         for change in changes:
             for side, rows in (("older", change.gone), ("newer", change.new)):
                 for row in rows:

@@ -88,22 +88,10 @@ def render(content: dict[str, Any]) -> str:
     )
 
 
-def render_versions(content: dict[str, Any]) -> str:
-    """The page of two versions of a model that stores records. It has no script."""
+def render_without_script(template: str, content: dict[str, Any]) -> str:
+    """A page that is only read: of two versions of a model, or of a ranking."""
     style = Markup(_environment().get_template("page.css.jinja").render())
-    return _environment().get_template("versions.html.jinja").render(report=content, style=style)
-
-
-def render_linear_versions(content: dict[str, Any]) -> str:
-    """The page of two versions of a linear model. It has no script."""
-    style = Markup(_environment().get_template("page.css.jinja").render())
-    return _environment().get_template("linear_versions.html.jinja").render(report=content, style=style)
-
-
-def render_ranking(content: dict[str, Any]) -> str:
-    """The page of records ranked against a head. It has no script."""
-    style = Markup(_environment().get_template("page.css.jinja").render())
-    return _environment().get_template("ranking.html.jinja").render(report=content, style=style)
+    return _environment().get_template(template).render(report=content, style=style)
 
 
 @cache

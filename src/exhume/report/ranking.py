@@ -8,7 +8,7 @@ from exhume.attacks.probes.ranking import CALLED
 from exhume.experiments.rank_request import RankDone
 from exhume.experiments.ranking import FALSE_ALARMS
 from exhume.files import write_text
-from exhume.report.page import render_ranking
+from exhume.report.page import render_without_script
 from exhume.requests.command_line import shown_line
 from exhume.requests.rank import RankRequest
 from exhume.version import VERSION
@@ -27,7 +27,7 @@ NO_CHANCE = (
 def write_ranking(done: RankDone, request: RankRequest) -> Path:
     """Beside ranking.csv. It names records, as the table does."""
     path = done.folder / PAGE
-    write_text(path, render_ranking(describe_ranking(done, request)))
+    write_text(path, render_without_script("ranking.html.jinja", describe_ranking(done, request)))
     return path
 
 

@@ -1,13 +1,12 @@
 """Recovered records as the table that they came from: the owner's columns and units, held against the true cells."""
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from exhume.data.tables.table import Cell, shown
-from exhume.files import replacing
+from exhume.files import table_for_the_owner
 from exhume.report.evidence import Evidence
 from exhume.report.subject import Subject
 
@@ -122,7 +121,6 @@ def write_recovered(subject: Subject, evidence: Evidence, path: Path) -> None:
         return
     assert subject.truth is not None
     assert subject.truth.table is not None
-    with replacing(path, mode=0o600) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
+    with table_for_the_owner(path) as table:
         table.writerow(["record", *(column.name for column in subject.truth.table.columns)])
         table.writerows([line.sample, *map(shown, line.found)] for line in lines if line.found is not None)

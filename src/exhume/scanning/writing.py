@@ -1,13 +1,12 @@
 """What a scan leaves behind, where it is asked for: the stored records as a table, the findings as SARIF."""
 
-import csv
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exhume.files import replacing, write_json
+from exhume.files import table_for_the_owner, write_json
 from exhume.scanning.finding import Certainty, Finding, Holds
 from exhume.scanning.scan import Scan
 from exhume.version import VERSION
@@ -19,15 +18,11 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def write_rows(findings: Iterable[Finding], path: Path) -> int:
     """One line a record: where it lies, its place there, its number in the training set and its label if these are
-    told, its values under the names of the columns if all records have the same.
-
-    For nobody but the owner to read, whatever the umask.
-    """
+    told, its values under the names of the columns if all records have the same."""
     kept = [finding for finding in findings if finding.rows is not None]
     widest = max((finding.rows.columns for finding in kept if finding.rows is not None), default=0)
     count = 0
-    with replacing(path, mode=0o600) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
+    with table_for_the_owner(path) as table:
         table.writerow([*BEFORE, *_names(kept, widest)])
         for finding in kept:
             assert finding.rows is not None

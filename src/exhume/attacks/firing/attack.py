@@ -80,10 +80,6 @@ class FiringPatterns(OnRidgeForm[FiringProblem]):
         published="here",
     )
 
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise UsageError(f"expected at least 1 round, found {self.iterations}")
-
     @classmethod
     def view(cls, observation: Observation) -> Observation:
         return super().view(with_layers(observation))

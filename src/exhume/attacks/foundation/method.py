@@ -67,6 +67,10 @@ class Method(ABC, Generic[P]):
     stands_for: ClassVar[Mapping[str, str]] = {}
     """The settings that its name is short for, if it is a way to run other methods."""
 
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
+
     # --- what it can do
 
     @classmethod

@@ -19,7 +19,6 @@ from exhume.attacks.foundation.state import State, Step
 from exhume.attacks.informed.case import InformedCase, InformedProblem
 from exhume.attacks.informed.missing_sample import MissingSample, SampleGuess
 from exhume.attacks.single_layer.method import OnRandomRows
-from exhume.errors import UsageError
 from exhume.observation import Observation
 
 FIRST_DAMPING = 1e-3
@@ -48,10 +47,6 @@ class InformedAttack(OnRandomRows[InformedProblem]):
     )
     takes_known: ClassVar[bool] = True
     few_rows = True
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
 
     @classmethod
     def refusal(cls, outline: Outline) -> str | None:

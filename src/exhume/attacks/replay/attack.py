@@ -23,7 +23,6 @@ from exhume.attacks.replay.annealing import FIRST_DAMPING, Stage, fit_stage, ran
 from exhume.attacks.replay.case import EXPLAINED, ReplayCase, ReplayProblem, training_of
 from exhume.attacks.replay.fitting import Guess
 from exhume.attacks.single_layer.memory_plan import PROCESS_BYTES
-from exhume.errors import UsageError
 from exhume.features.gradient import whole_module
 from exhume.network_ends import NetworkEnds
 from exhume.observation import Observation
@@ -55,10 +54,6 @@ class Replay(Method[ReplayProblem]):
     )
     through_features: ClassVar[bool] = False
     needs_samples = True
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
 
     @classmethod
     def refusal(cls, outline: Outline) -> str | None:

@@ -79,10 +79,6 @@ class Rewind(OnRidgeForm[RewindProblem]):
         published="here",
     )
 
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise UsageError(f"expected at least 1 round, found {self.iterations}")
-
     @classmethod
     def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
         seen = cls.view(observation)

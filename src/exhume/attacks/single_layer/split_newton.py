@@ -42,7 +42,6 @@ from exhume.attacks.single_layer.signs import repair_signs
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 from exhume.attacks.single_layer.standing_out import standing_out
 from exhume.attacks.single_layer.turning import Turning, signs_tell
-from exhume.errors import UsageError
 from exhume.observation import Observation
 
 GROW, REGROW, PRUNE, POLISH, DONE, PRUNE_AGAIN, POLISH_AGAIN, SELECT = range(8)
@@ -96,10 +95,6 @@ class SplitNewton(RidgeMethod):
         published="here, on the loss of Iurada et al. 2025",
     )
     few_rows = True
-
-    def __post_init__(self) -> None:
-        if self.iterations < 1:
-            raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
 
     @classmethod
     def offers(cls, observation: Observation, samples: int | None, seed: int) -> tuple[PlannedAttack, ...]:
