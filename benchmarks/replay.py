@@ -1,6 +1,6 @@
 """Training replayed: how many samples come back, by optimiser, steps, width and number of samples.
 
-    python benchmarks/replay.py --out FOLDER [--only NAME ...] [--budget SECONDS] [--seeds 1] [--picture FILE]
+    python benchmarks/replay.py --out FOLDER [--only NAME ...] [--budget SECONDS] [--seeds 0:1] [--picture FILE]
 
 A Markdown table on digits of scikit-learn (8 x 8, divided by 16), default PyTorch layers with bias. The network before
 training and the recipe are known, n is told; labels are told where the line says so. `called`: candidates that the
@@ -11,6 +11,7 @@ it; `seconds` are those of all its runs. The picture has the digits of the last 
 
 import argparse
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -38,7 +39,7 @@ class Line:
     rate: float
     steps: int
     n: int
-    width: int
+    hidden: tuple[int, ...]
     momentum: float = 0.0
     weight_decay: float = 0.0
     batch_size: int | None = None
@@ -46,14 +47,17 @@ class Line:
 
 
 LINES = (
-    Line("sgd-5", "sgd", 0.1, 30, 5, 128),
-    Line("momentum-5", "sgd", 0.05, 30, 5, 128, momentum=0.9),
-    Line("batches-6", "sgd", 0.1, 30, 6, 128, batch_size=3),
-    Line("adam-5", "adam", 1e-3, 30, 5, 128),
-    Line("adamw-5", "adamw", 1e-3, 30, 5, 128, weight_decay=0.01),
-    Line("adam-10", "adam", 1e-3, 50, 10, 512),
-    Line("adam-20", "adam", 1e-3, 50, 20, 512),
-    Line("adam-20-labels-unknown", "adam", 1e-3, 50, 20, 512, labels=False),
+    Line("sgd-5", "sgd", 0.1, 30, 5, (128,)),
+    Line("momentum-5", "sgd", 0.05, 30, 5, (128,), momentum=0.9),
+    Line("batches-6", "sgd", 0.1, 30, 6, (128,), batch_size=3),
+    Line("adam-5", "adam", 1e-3, 30, 5, (128,)),
+    Line("adamw-5", "adamw", 1e-3, 30, 5, (128,), weight_decay=0.01),
+    Line("adam-5-labels-unknown", "adam", 1e-3, 30, 5, (128,), labels=False),
+    Line("adam-5-100-steps", "adam", 1e-3, 100, 5, (128,)),
+    Line("adam-5-three-layers", "adam", 1e-3, 30, 5, (128, 128)),
+    Line("adam-10", "adam", 1e-3, 50, 10, (512,)),
+    Line("adam-20", "adam", 1e-3, 50, 20, (512,)),
+    Line("adam-20-labels-unknown", "adam", 1e-3, 50, 20, (512,), labels=False),
 )
 
 
@@ -65,7 +69,10 @@ def digits(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def trained(line: Line, inputs: Tensor, labels: Tensor, seed: int) -> exhume.Observation:
     torch.manual_seed(100 + seed)
-    model = nn.Sequential(nn.Linear(64, line.width), nn.ReLU(), nn.Linear(line.width, 10))
+    sizes, layers = (64, *line.hidden), list[nn.Module]()
+    for inner, outer in pairwise(sizes):
+        layers += [nn.Linear(inner, outer), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Linear(sizes[-1], 10))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     own = {"momentum": line.momentum} if line.optimiser == "sgd" else {}
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -108,7 +115,7 @@ def measured(line: Line, seed: int, budget: float, out: Path, picture: Path | No
         line.name,
         seed,
         line.n,
-        f"64-{line.width}-10",
+        "-".join(map(str, (64, *line.hidden, 10))),
         line.steps,
         found.iterations,
         "told" if line.labels else "unknown",
@@ -128,14 +135,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=[line.name for line in LINES])
     parser.add_argument("--budget", type=float, default=540.0, help="seconds per attack")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", default="0:1")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--picture", type=Path)
     asked = parser.parse_args()
+    first, last = (int(end) for end in asked.seeds.split(":"))
     asked.out.mkdir(parents=True, exist_ok=True)
     print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
     for line in LINES:
-        for seed in range(asked.seeds):
+        for seed in range(first, last):
             if not asked.only or line.name in asked.only:
                 print(measured(line, seed, asked.budget, asked.out, asked.picture), flush=True)
 

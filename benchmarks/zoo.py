@@ -7,8 +7,8 @@ Trains each victim of `benchmarks/zoo/` by plain PyTorch, audits it with its rec
 prints the table. One file of JSON per victim and seed is kept in the folder; those that are there are not made again.
 `--facts` trains only, and prints what is true of each victim: where an attack's obstacle is. `--page` writes the page
 of the documentation. CIFAR-10 is looked for in ../shared/data; victims that need it are left out where it is absent.
-Without `--budget` an audit has 15 s, and what its row says where an attack that suits the victim needs more; the two
-audits of such a row take up to half an hour.
+Without `--budget` an audit has 15 s of a core, and what its row says where an attack that suits the victim needs more;
+the two audits of such a row take up to half an hour.
 """
 
 from pathlib import Path

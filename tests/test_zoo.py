@@ -1,6 +1,7 @@
 """The zoo's own measure and its runner: a fault here would hide what audits get wrong."""
 
 import ast
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 from zoo import running
 from zoo.auditing import Result, audited, sentences_of
+from zoo.core_time import budgets_of_a_core
 from zoo.facts import Facts, at, change_of, facts_of, left_over, seen_by, spectrum_of, spectrum_of_layer
 from zoo.page import spread, verdicts_table
 from zoo.registry import VICTIMS
@@ -18,6 +20,7 @@ from zoo.sentences import false_sentences
 from zoo.victim import SHARED, Victim
 
 import exhume
+from exhume.alarm import OutOfTime, given_up_at
 from exhume.report.verdict import OPEN
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -61,7 +64,7 @@ def test_one_command_gives_every_victim_the_budget_of_its_row(tmp_path: Path, mo
     running.run([*names, "--out", str(tmp_path / "a"), "--page", str(page)], BENCHMARKS / "zoo.py", "")
     assert asked == {"diabetes-few": 15.0, "cancer-sgd": 300.0}
     told = page.read_text(encoding="utf-8")
-    assert "15 s for all attacks together and one thread (300 s for cancer-sgd)" in told
+    assert "15 s of one core for all attacks together (300 s for cancer-sgd)" in told
     command = next(line for line in told.splitlines() if "benchmarks/zoo.py" in line)
     assert "--budget" not in command
     assert "--budget" not in (BENCHMARKS.parent / "Makefile").read_text(encoding="utf-8")
@@ -332,3 +335,20 @@ def test_the_page_of_the_documentation_speaks_of_these_victims() -> None:
     names = [line.split(" | ")[0].removeprefix("| ") for part in tables for line in part.splitlines()]
     assert set(names) - {"victim", "---"} <= set(VICTIMS)
     assert "digits-sgd" in names
+
+
+def busy_for_ever() -> None:
+    while True:
+        pass
+
+
+def test_the_budget_of_an_audit_is_time_of_a_core() -> None:
+    """An attack that waits uses none of it; one that works is ended, in the midst of what it does."""
+    began, other = time.process_time(), time.monotonic
+    with budgets_of_a_core():
+        time.sleep(0.3)
+        assert time.monotonic() - began < 0.2
+        with pytest.raises(OutOfTime), given_up_at(time.monotonic() + 0.1):
+            busy_for_ever()
+        assert 0.1 <= time.monotonic() - began < 2.0
+    assert time.monotonic is other

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 import exhume
+from zoo.core_time import budgets_of_a_core
 from zoo.scoring import Score, score
 from zoo.victim import Trained
 
@@ -15,10 +16,9 @@ from zoo.victim import Trained
 class Result:
     """What an audit said, and what its candidates are worth. `error` where it raised; everything else is empty then.
 
-    `processor_seconds` is what it would have taken on a core of its own."""
+    `seconds` are those of a core."""
 
     seconds: float
-    processor_seconds: float | None = None
     error: str | None = None
     verdict: str | None = None
     severity: int | None = None
@@ -35,13 +35,14 @@ class Result:
 
 def audited(trained: Trained, budget: float, seed: int, *, with_records: bool) -> Result:
     """Never raises for what an audit does: that is a result, too."""
-    began, used = time.monotonic(), time.process_time()
+    began = time.process_time()
     try:
-        made = _audit(trained, budget, seed, with_records)
-        seconds, processor = time.monotonic() - began, time.process_time() - used
-        return replace(_result(made, trained), seconds=round(seconds, 1), processor_seconds=round(processor, 1))
+        with budgets_of_a_core():
+            made = _audit(trained, budget, seed, with_records)
+        seconds = time.process_time() - began
+        return replace(_result(made, trained), seconds=round(seconds, 1))
     except Exception as problem:  # whatever goes wrong in an audit is a row of the table
-        return Result(time.monotonic() - began, error=f"{type(problem).__name__}: {problem}")
+        return Result(time.process_time() - began, error=f"{type(problem).__name__}: {problem}")
 
 
 def _audit(trained: Trained, budget: float, seed: int, with_records: bool) -> exhume.Audit:

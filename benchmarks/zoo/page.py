@@ -10,10 +10,10 @@ from zoo.rows import Row
 
 RESULTS = (
     "victim", "model, data, recipe", "the attacker knows", "attack", "recovered", "median error", "worst", "control",
-    "calls (wrong)", "s", "of a core", "verdict",
+    "calls (wrong)", "seconds", "verdict",
 )  # fmt: skip
 SHORT = ("victim", "the attacker knows", "recovered", "median error", "verdict")
-LONG = ("victim", "attack", "worst", "control", "calls (wrong)", "s", "of a core")
+LONG = ("victim", "attack", "worst", "control", "calls (wrong)", "seconds")
 FACTS = (
     "victim", "n", "d", "first layer", "rank", "gap", "silent", "floor, halfway", "floor, end", "p/(dn)", "drift",
 )  # fmt: skip
@@ -30,9 +30,9 @@ in `benchmarks/zoo/`. This page is generated:
     python benchmarks/zoo.py --out OUT --data-dir DIR --page docs/real-models.md{option}
 
 Each victim is audited as a new user would: `exhume.audit(model, initial=..., truth=..., control=...)`, with
-{budget:.0f} s for all attacks together and one thread{own}.
-The number of samples is not told unless the table says so, and the records are used for scoring only. Seconds are those
-of the whole audit: by the clock, and as time of one core. The clock runs longer where other programs use the machine.
+{budget:.0f} s of one core for all attacks together{own}.
+The number of samples is not told unless the table says so, and the records are used for scoring only. All seconds are
+those of a core, so that it does not matter what else the machine does.
 
 ## What came back
 ![Share of the records that came back from each model](images/real-models.png)
@@ -47,8 +47,8 @@ TRAINED = """
 DETAIL = """
 ## In detail
 *Worst* is the largest error. *Control* counts records that were not trained on, in the same way. A *call* is a
-candidate that the certificate trusts. It is wrong if training saw no input within a tenth of it. *s* are seconds by the
-clock, *of a core* those of one core.
+candidate that the certificate trusts. It is wrong if training saw no input within a tenth of it. *Seconds* are those of
+the whole audit.
 """
 SENTENCES = """
 ## What the audit says
@@ -194,7 +194,6 @@ def _results_line(same: Sequence[Row]) -> tuple[str, ...]:
         spread([score.control for score in scores], "{:.0f}".format),
         f"{spread(calls, '{:.0f}'.format)} ({spread(wrong, '{:.0f}'.format)})" if scores else "-",
         spread([result.seconds for result in told], "{:.0f}".format),
-        spread([value for result in told if (value := result.processor_seconds) is not None], "{:.0f}".format),
         _words((result.verdict or "error").replace("_", " ") for result in told),
     )
 

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhume import seeds
+from exhume.attacks.silent.duals import WIDEST as WIDEST_SPIKE
 from exhume.attacks.silent.duals import annealed_duals, unit_rows, weighted_duals
 from exhume.attacks.silent.evidence import SAME, evidence, taken_apart
 from exhume.attacks.silent.joint import orthogonal_to_others
@@ -40,6 +41,7 @@ IDLE_ROUNDS, IDLE_WORK = 8, 1000  # rounds without news: so many at least, and f
 DOUBTED = 0.3  # of the duals found, in a round after one without news
 IDLE_ROUNDS_OF_PICTURES = 3  # their places hardly differ from round to round
 NEARLY_FULL = 0.9  # of the rank, from which on places are exact enough to doubt a dual by them
+WIDTHS = (WIDEST_SPIKE, 0.12, 0.06)  # ε to begin with, in turns without news: few silent units do not hold a wide one
 SHARPENED_FROM = (0.003, 0.01)  # ε for duals of a likely set: small enough to stay, large enough to mend
 
 
@@ -110,7 +112,7 @@ def with_places(span: Span, found: Found, points: Float[Tensor, "m r"]) -> Found
 def _round(span: Span, found: Found, stream: torch.Generator) -> Found:
     found, kept = _of_pictures(span, found, stream)
     if len(kept) == len(found.duals) and not (len(found.likely) and _are_many(span)):
-        kept = _joined(found.duals, _from_random_places(span, _not_doubted(found, stream), stream))
+        kept = _joined(found.duals, _from_random_places(span, found, stream))
     if len(kept) > len(found.duals):
         return found.followed_by(kept)
     kept = mended(span, found.duals) if len(found.duals) >= NEARLY_FULL * span.r else found.duals
@@ -195,13 +197,17 @@ def _not_doubted(found: Found, stream: torch.Generator) -> Float[Tensor, "few r"
     return found.duals[drawn >= DOUBTED]
 
 
-def _from_random_places(span: Span, found: Float[Tensor, "m r"], stream: torch.Generator) -> Float[Tensor, "few r"]:
+def _from_random_places(span: Span, found: Found, stream: torch.Generator) -> Float[Tensor, "few r"]:
     """Duals that became certain beside those found."""
-    placing = Placing.inside(span, complement(found))
-    many = min(STARTS, 8 * (span.r - len(found)))
+    known = _not_doubted(found, stream)
+    placing = Placing.inside(span, complement(known))
+    many = min(STARTS, 8 * (span.r - len(known)))
     points = torch.randn(many, span.r, generator=stream, dtype=torch.float32).to(span.rows)
     points = (points * span.noise.sqrt()) @ placing.basis @ placing.basis.T  # where data vary most there is least noise
-    duals, points = _followed(placing.to(torch.float32), span.facing(points).float())
+    points, widest = span.facing(points), WIDTHS[found.idle % len(WIDTHS)]
+    if widest < WIDEST_SPIKE:
+        return _settled(span, placing, weighted_duals(span, points), points, widest)
+    duals, points = _followed(placing.to(torch.float32), points.float())
     duals, points = duals.to(span.rows), points.to(span.rows)
     chosen = _different(duals, _peaked(span.columns(duals)))
     return _settled(span, placing, duals[chosen], points[chosen])
@@ -234,12 +240,12 @@ def _different(duals: Float[Tensor, "m r"], merit: Float[Tensor, " m"]) -> list[
 
 
 def _settled(
-    span: Span, placing: Placing, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"]
+    span: Span, placing: Placing, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"], widest: float = WIDEST_SPIKE
 ) -> Float[Tensor, "few r"]:
     """Those of them that become certain."""
     kept = [duals[:0]]
     for part in batches(span, len(duals)):
-        ended = annealed_duals(span, points[part], duals[part], placing.basis, placing.ridge)
+        ended = annealed_duals(span, points[part], duals[part], placing.basis, placing.ridge, widest)
         seen = evidence(span, ended.duals, ended.points)
         kept.append(ended.duals[seen.certain])
         for index, other in seen.mixed.items():
