@@ -7,18 +7,20 @@
 A run is one line of RUNS.jsonl; what is there already is not run again, so that pieces of a few minutes add up.
 `--page` prints the table instead. n is never told. A run *succeeds* if it ends with the right number of samples, each
 within 0.01 of its norm on average, signs included. Runs have a limit of iterations and none of time, so that they do
-not depend on the machine. How a mechanism is switched off: `mechanisms.py`.
+not depend on the machine. Where a mechanism is never asked in a run with all of them, that run is taken. How a
+mechanism is switched off: `mechanisms.py`.
 """
 
 import argparse
 import json
 import statistics
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mechanisms import MECHANISMS, Mechanism
+from mechanisms import MECHANISMS, Mechanism, noted
 
 from exhume.attacks.running.loop import run_attack
 from exhume.attacks.single_layer.split_newton import SplitNewton
@@ -80,7 +82,7 @@ def run(name: str, without: str, seed: int, data_dir: Path) -> dict[str, Any]:
     off = MECHANISMS.get(without, Mechanism())
     method = replace(SplitNewton(iterations=ITERATIONS), **off.settings)
     began = time.process_time()
-    with off.switched_off():
+    with off.switched_off(), noted() if without == ALL else nullcontext() as mattered:
         found = run_attack(observation, method, seed=seed).reconstruction
     spent = time.process_time() - began
     error = signed_error(data.inputs, found.candidates)
@@ -95,6 +97,7 @@ def run(name: str, without: str, seed: int, data_dir: Path) -> dict[str, Any]:
         "iterations": found.iterations,
         "passes": found.passes,
         "cpu_seconds": spent,
+        "mattered": sorted(mattered) if mattered is not None else None,
     }
 
 
@@ -138,7 +141,7 @@ def main() -> None:
     if options.page:
         print(table(stored(options.out)))
         return
-    began, done = time.monotonic(), {key(line) for line in stored(options.out)}
+    began, done = time.monotonic(), {key(line): line for line in stored(options.out)}
     cases = options.cases.split(";") if options.cases else list(CASES)
     mechanisms = options.without.split(";") if options.without else [ALL, *MECHANISMS]
     for without in mechanisms:
@@ -151,7 +154,12 @@ def main() -> None:
                 if time.monotonic() - began > 60 * options.minutes:
                     print("more is left: the same command again")
                     return
-                line = run(name, without, seed, options.data_dir)
+                whole = done.get((name, ALL, seed))
+                if whole is not None and without not in whole["mattered"]:
+                    line = whole | {"without": without, "mattered": None}  # the same run, to the last bit
+                else:
+                    line = run(name, without, seed, options.data_dir)
+                done[key(line)] = line
                 with options.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(line, flush=True)

@@ -23,11 +23,15 @@ Search = split_newton._SplitSearch
 
 @dataclass(frozen=True)
 class Mechanism:
-    """`neutral`: owner, name, and what stands there instead. `dense`: where it matters; None: in both regimes."""
+    """`neutral`: owner, name, and what stands there instead. `dense`: where it matters; None: in both regimes.
+
+    `reader`: the function (owner, name) that has to be called for the mechanism to matter; None: it always may.
+    """
 
     neutral: tuple[tuple[Any, str, Any], ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     dense: bool | None = None
+    reader: tuple[Any, str] | None = None
 
     def matters_where(self, dense: bool) -> bool:
         return self.dense in (None, dense)
@@ -38,6 +42,28 @@ class Mechanism:
             for owner, name, instead in self.neutral:
                 stack.enter_context(patch.object(owner, name, instead))
             yield
+
+
+@contextmanager
+def noted() -> Iterator[set[str]]:
+    """The names of the mechanisms that matter to a run in which nothing is switched off."""
+    called: set[tuple[int, str]] = set()
+    found = {name for name, one in MECHANISMS.items() if one.reader is None}
+    with ExitStack() as stack:
+        for owner, name in {one.reader for one in MECHANISMS.values() if one.reader is not None}:
+            stack.enter_context(patch.object(owner, name, _noting(getattr(owner, name), (id(owner), name), called)))
+        yield found
+    for name, one in MECHANISMS.items():
+        if one.reader is not None and (id(one.reader[0]), one.reader[1]) in called:
+            found.add(name)
+
+
+def _noting(function: Callable[..., Any], mark: tuple[int, str], called: set[tuple[int, str]]) -> Callable[..., Any]:
+    def noting(*arguments: Any, **named: Any) -> Any:
+        called.add(mark)
+        return function(*arguments, **named)
+
+    return noting
 
 
 def as_it_is(_: Any, fit: Any, *rest: Any) -> Any:
@@ -99,12 +125,19 @@ PROPOSE, ROWS_FOR, CAPACITY = SearchContext.propose, SearchContext.rows_for, Sea
 POLISH: Callable[..., Any] = Polishing.run
 
 
-def off(owner: Any, name: str, instead: Any, dense: bool | None = None) -> Mechanism:
-    return Mechanism(((owner, name, instead),), dense=dense)
+def off(
+    owner: Any, name: str, instead: Any, dense: bool | None = None, reader: tuple[Any, str] | None = None
+) -> Mechanism:
+    """A function is its own reader."""
+    itself = (owner, name) if callable(instead) and reader is None else reader
+    return Mechanism(((owner, name, instead),), dense=dense, reader=itself)
 
 
 def hyper(dense: bool | None = None, **settings: Any) -> Mechanism:
     return Mechanism(settings=settings, dense=dense)
+
+
+SELECTING = (Selection, "run")
 
 
 MECHANISMS = {
@@ -115,18 +148,18 @@ MECHANISMS = {
     "selection and regrowth": hyper(rounds=0),
     "selection (regrowth instead)": off(Search, "_selectable", no, True),
     "selection as soon as nothing stands out": off(Search, "_nothing_stands_out", no, True),
-    "selection: cleaning": off(selection, "CLEANING", 0, True),
+    "selection: cleaning": off(selection, "CLEANING", 0, True, SELECTING),
     "selection: growing": off(Selection, "_grow", as_it_is, True),
-    "selection: promising ones": off(selection, "PROMISING", 0.0, True),
+    "selection: promising ones": off(selection, "PROMISING", 0.0, True, SELECTING),
     "selection: eigenvectors to fill up": off(Selection, "_fill", random_filling, True),
-    "selection: random rows to fill up": off(selection, "RANDOM", 0.0, True),
-    "selection: too many eigenvectors are blends": off(selection, "FEW", 1e9, True),
-    "selection: more candidates than growth ended with": off(split_newton, "MORE_AT_FIRST", 1.0, True),
+    "selection: random rows to fill up": off(selection, "RANDOM", 0.0, True, SELECTING),
+    "selection: too many eigenvectors are blends": off(selection, "FEW", 1e9, True, SELECTING),
+    "selection: more candidates than growth ended with": off(split_newton, "MORE_AT_FIRST", 1.0, True, SELECTING),
     "room beyond 3/4 of the equations": off(SearchContext, "capacity", narrow, True),
     "cross-validation (the loss instead)": off(search_context, "cross_validated", lambda loss, fit: fit.loss, True),
     "second attempt": hyper(attempts=1),
     "merging copies and satellites": off(removal, "without_copies", nobody_alike),
-    "satellites": off(removal, "SATELLITE_COSINE", removal.COPY_COSINE),
+    "satellites": off(removal, "SATELLITE_COSINE", removal.COPY_COSINE, reader=(Removal, "run")),
     "removal of all cheap ones at once": off(Removal, "_remove_cheap", as_it_is),
     "removal one by one": off(Removal, "_remove_needless", as_it_is),
     "signs": Mechanism(((polishing, "repair_signs", unsigned), (split_newton, "repair_signs", unsigned))),
@@ -138,6 +171,6 @@ MECHANISMS = {
     "turning at the end": off(Polishing, "_turn_wrong", lambda self, loss, fit: as_it_is(self, fit), False),
     "stages repeated while they pay": hyper(pays=1e300, dense=False),
     "momentum": off(split_step, "momentum", lambda loss, q: 0.0, False),
-    "momentum far away": off(split_step, "FAR_MOMENTUM", 0.0, False),
+    "momentum far away": off(split_step, "FAR_MOMENTUM", 0.0, False, (split_step, "momentum")),
     "solve inside the span": off(split_step, "_solve_inside", only_metric, False),
 }

@@ -126,8 +126,8 @@ class Method(ABC, Generic[P]):
 
     @property
     @abstractmethod
-    def iterations(self) -> int:
-        """At most so many."""
+    def iterations(self) -> int | None:
+        """At most so many; None: it ends by itself, or by a limit of time."""
 
     @property
     def few_rows(self) -> bool:

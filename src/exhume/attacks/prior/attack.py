@@ -118,7 +118,7 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
         return SplitNewton.hyperparameters()
 
     @property
-    def iterations(self) -> int:
+    def iterations(self) -> int | None:
         return self.release.iterations
 
     def open_case(
