@@ -382,7 +382,7 @@ class _SplitSearch:
         notes: dict[str, float] = {"candidates": len(fit.candidates), "phase": self.phase}
         # while a second attempt is under way, the first one is what an interruption should keep
         candidates = self.kept if self.attempt and self.phase != DONE else fit.candidates
-        facts = {"starts": self.attempt} if self.phase == DONE and self.gave_up else {}
+        facts: dict[str, object] = {"starts": self.attempt} if self.phase == DONE and self.gave_up else {}
         return Step(self.bench.iteration, candidates, fit.loss, self.boundary, notes, facts)
 
 
