@@ -60,6 +60,12 @@ def _finest(resolution: dict[str, Any]) -> str:
     return f"{resolution['side']}x{resolution['side']} pixels ({resolution['frequencies']:,} frequencies)"
 
 
+def _what_time_buys(starts: int, seconds: float) -> str:
+    """For a search without a limit of time that gave up: with one it goes on until its end."""
+    told = f"1 start of {seconds:.0f} s" if starts == 1 else f"{starts} starts of {seconds / starts:.0f} s each"
+    return f"{told} did not explain the weights; with --budget 10m others follow, until one does or the time ends"
+
+
 def say_attack(summary: dict[str, Any], json: bool) -> None:
     if summary.get("subspace"):
         say(summary["subspace"], json)
@@ -76,5 +82,7 @@ def say_attack(summary: dict[str, Any], json: bool) -> None:
     if summary.get("resolution") is not None:
         say(f"trusted to {_finest(summary['resolution'])}: {summary['samples_trusted']} candidates", json)
     say(summary["advice"], json)
+    if summary.get("starts"):
+        say(_what_time_buys(summary["starts"], summary["seconds"]), json)
     if summary["method"] == "module-newton" and summary["outcome"] in ("spurious", "not_converged"):
         say("'exhume rank' asks less: which records were trained on; often possible where no input comes back.", json)

@@ -52,16 +52,18 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def attack_bar(iterations: int, shown: bool = True) -> Iterator[Callable[["AttackProgress"], None]]:
-    """A bar with loss, speed and time left, fed by what is handed out. The iterations are a limit: so is the time."""
+def attack_bar(iterations: int | None, shown: bool = True) -> Iterator[Callable[["AttackProgress"], None]]:
+    """A bar with loss, speed and time left, fed by what is handed out. The iterations are a limit: so is the time.
+
+    An attack that has no limit of iterations has a bar that only moves.
+    """
     columns = (
         TextColumn("digging"),
         BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.completed:.0f}" if iterations is None else "{task.completed:.0f}/{task.total:.0f}"),
         TextColumn("loss {task.fields[loss]:.1e}"),
         TextColumn("{task.fields[speed]:.1f} it/s"),
-        TimeRemainingColumn(),
-        TextColumn("at most"),
+        *(() if iterations is None else (TimeRemainingColumn(), TextColumn("at most"))),
     )
     console = Console(stderr=True)
     hidden = not shown or not console.is_terminal

@@ -68,7 +68,7 @@ class Method(ABC, Generic[P]):
     """The settings that its name is short for, if it is a way to run other methods."""
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
+        if self.iterations is not None and self.iterations < 1:
             raise UsageError(f"expected at least 1 iteration, found {self.iterations}")
 
     # --- what it can do
@@ -130,8 +130,8 @@ class Method(ABC, Generic[P]):
 
     @property
     @abstractmethod
-    def iterations(self) -> int:
-        """At most so many."""
+    def iterations(self) -> int | None:
+        """At most so many; None: it ends by itself, or by a limit of time."""
 
     @property
     def few_rows(self) -> bool:

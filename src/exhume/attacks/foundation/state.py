@@ -20,7 +20,7 @@ class State:
 class Step:
     """One iterate, and the state to go on from: its own, or that of the last point where going on is possible.
 
-    `notes` go to the trace as columns.
+    `notes` go to the trace as columns. `facts` of the last one are further keys of the summary.
     """
 
     iteration: int
@@ -28,6 +28,7 @@ class Step:
     loss: float
     state: State
     notes: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
 
 
 class Lasting:

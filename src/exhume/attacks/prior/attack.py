@@ -118,7 +118,7 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
         return SplitNewton.hyperparameters()
 
     @property
-    def iterations(self) -> int:
+    def iterations(self) -> int | None:
         return self.release.iterations
 
     def open_case(
@@ -139,7 +139,7 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
         for fit in search.run():
             step = search.step(fit)
             yield step
-            if step.iteration >= self.iterations:
+            if self.iterations is not None and step.iteration >= self.iterations:
                 return
         yield from _released(self.release, search, self.resolution is None)
 

@@ -44,7 +44,7 @@ class Progress:
     step: Step
     passes: float
     seconds: float
-    iterations: int
+    iterations: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,6 +282,7 @@ def _reconstruction(
     fitting = (shape for shape in (observation.image_shape, *readings) if shape is not None)
     shape = next((shape for shape in fitting if math.prod(shape) == candidates.shape[1]), None)
     failures = [failure for failure in (end.failure, judgement.facts.get("failure")) if failure is not None]
+    failed = {"failure": "; ".join(failures)} if failures else {}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1024**2)
     return Reconstruction(
         candidates=candidates,
@@ -297,5 +298,5 @@ def _reconstruction(
         settings=settings,
         given={str(kind): detail for kind, detail in case.given.items()},
         image_shape=shape,
-        facts=case.facts | judgement.facts | ({"failure": "; ".join(failures)} if failures else {}),
+        facts=case.facts | closing.step.facts | judgement.facts | failed,
     )

@@ -240,7 +240,11 @@ def _different(duals: Float[Tensor, "m r"], merit: Float[Tensor, " m"]) -> list[
 
 
 def _settled(
-    span: Span, placing: Placing, duals: Float[Tensor, "m r"], points: Float[Tensor, "m r"], widest: float = WIDEST_SPIKE
+    span: Span,
+    placing: Placing,
+    duals: Float[Tensor, "m r"],
+    points: Float[Tensor, "m r"],
+    widest: float = WIDEST_SPIKE,
 ) -> Float[Tensor, "few r"]:
     """Those of them that become certain."""
     kept = [duals[:0]]

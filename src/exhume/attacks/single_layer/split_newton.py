@@ -56,7 +56,7 @@ START_ITERATIONS = 60  # where only a start is wanted
 TURNED_ITERATIONS = 6  # show whether a sign was wrong, near the floor
 
 LASTING = Lasting(
-    *("candidates", "kept", "kept_loss", "phase", "unit", "rounds", "failures", "cap", "attempt"),
+    *("candidates", "kept", "kept_loss", "phase", "unit", "rounds", "failures", "cap", "attempt", "gave_up"),
     iteration="bench.iteration",
     passes="loss.counter.total",
     **GROWTH.under("growth"),
@@ -67,7 +67,7 @@ LASTING = Lasting(
 class SplitNewton(RidgeMethod):
     """Hyperparameters; none of them needs a user's hand."""
 
-    iterations: int = option(20_000, "at most so many.")
+    iterations: int | None = option(None, "at most so many; default: until it ends by itself, or its time does.")
     converged: float = 1e-10  # a loss that counts as the floor of float32 weights
     dense_dim: int = 256
     stage_iterations: int = 15
@@ -113,7 +113,7 @@ class SplitNewton(RidgeMethod):
         for fit in search.run():
             step = search.step(fit)
             yield step
-            if step.iteration >= self.iterations and search.phase != DONE:
+            if self.iterations is not None and step.iteration >= self.iterations and search.phase != DONE:
                 yield replace(step, candidates=self.finish(problem, step.candidates))
                 return
 
@@ -145,7 +145,7 @@ class _SplitSearch:
                 known_count, min(self.cap, max(known_count + 4, round((2 if self.bench.dense else 1.25) * known_count)))
             )
         self.phase, self.unit, self.rounds, self.failures = GROW, 0, 0, 0
-        self.attempt, self.kept_loss = 0, math.inf
+        self.attempt, self.kept_loss, self.gave_up = 0, math.inf, False
         self.growth = Growth(problem.drifts)
         self.kept = self.candidates = torch.zeros(0, self.loss.features.d, dtype=problem.dtype, device=problem.device)
         if problem.start is not None:
@@ -176,16 +176,17 @@ class _SplitSearch:
         steering = self.problem.steering_loss(self.candidates)
         if steering is None:
             return
-        agreed = self.attempt > 0 and _same(self.candidates, self.kept)
+        # that two starts end alike says something only of candidates that explain nearly everything
+        agreed = self.attempt > 0 and steering < MOSTLY_EXPLAINED and _same(self.candidates, self.kept)
         if steering < self.kept_loss:
             self.kept, self.kept_loss = self.candidates, steering
         self.candidates = self.kept
         self.attempt += 1
         unexplained = self.kept_loss > max(EXPLAINED, ROUNDING_MARGIN * self.problem.rounding)
-        patient = self.problem.timed and not self.problem.drifted and self.method.rounds > 0
-        if (patient and unexplained and not agreed) or (
-            self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts
-        ):
+        another = unexplained and not agreed and not self.problem.drifted and self.method.rounds > 0
+        again = self.kept_loss > STEERING_GOOD and self.attempt < self.method.attempts
+        self.gave_up = another and not again and not self.problem.timed
+        if again or (another and self.problem.timed):
             self.phase, self.rounds, self.failures, self.growth = GROW, 0, 0, Growth(self.problem.drifts)
             self.candidates = self.kept[:0].to(self.problem.dtype)
 
@@ -376,7 +377,8 @@ class _SplitSearch:
         notes: dict[str, float] = {"candidates": len(fit.candidates), "phase": self.phase}
         # while a second attempt is under way, the first one is what an interruption should keep
         candidates = self.kept if self.attempt and self.phase != DONE else fit.candidates
-        return Step(self.bench.iteration, candidates, fit.loss, self.boundary, notes)
+        facts: dict[str, object] = {"starts": self.attempt} if self.phase == DONE and self.gave_up else {}
+        return Step(self.bench.iteration, candidates, fit.loss, self.boundary, notes, facts)
 
 
 def _same(one: Float[Tensor, "m d"], other: Float[Tensor, "q d"]) -> bool:

@@ -99,7 +99,7 @@ class SubspaceAttack(OnRidgeForm[StagedProblem]):
         return SplitNewton.hyperparameters()
 
     @property
-    def iterations(self) -> int:
+    def iterations(self) -> int | None:
         return self.inner.iterations
 
     @property

@@ -123,4 +123,4 @@ def _outer(step: Step, staged: StagedProblem, stage: int, before: int) -> Step:
     numbers = {**step.state.numbers, **earlier, "iteration": iteration, "stage": stage, "before": before}
     state, notes = State(step.state.tensors, numbers), {**step.notes, "stage": stage}
     candidates = staged.moved(step.candidates, stage, len(staged.cases) - 1)
-    return Step(before + step.iteration, candidates, step.loss, state, notes)
+    return Step(before + step.iteration, candidates, step.loss, state, notes, step.facts)
