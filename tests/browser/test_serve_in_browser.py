@@ -224,6 +224,11 @@ def test_the_whole_way(page: "Page", folder: Path, keep: Any, address: str) -> N
     expect(page.locator("tr.differs").first).to_contain_text("Verdict")
     expect(page.locator("main")).to_contain_text("with defences")
     check_looks(page, "compare", keep)
+    page.set_viewport_size(PHONE)
+    second = page.locator("tbody td").nth(1).bounding_box()
+    assert second is not None
+    assert second["x"] < PHONE["width"], "both audits begin on a phone's screen"
+    page.set_viewport_size(DESK)
 
 
 @pytest.mark.parametrize("name", ["large.safetensors", "large.pt"])
