@@ -12,6 +12,8 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
+from fuzz_onnx import mutate_onnx
+
 ODD_TEXTS = (
     "",
     " ",
@@ -226,6 +228,7 @@ def mutate_command(content: bytes, dice: random.Random) -> bytes:
 
 
 MUTATORS: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "onnx": mutate_onnx,
     "bytes": mutate_bytes,
     "text": mutate_text,
     "json": mutate_json,

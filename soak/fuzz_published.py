@@ -53,21 +53,29 @@ def make_published(folder: Path) -> None:
     cell = {"cell_type": "code", "outputs": [{"data": {"text/html": ["<table>"]}}]}
     (folder / "look.ipynb").write_text(json.dumps({"cells": [cell]}))
     (folder / "train.csv").write_text("age,city,ill\n31,Ulm,0\n52,Bern,1\n47.5,Ulm,1\n")
+    (folder / "members.csv").write_text("age,dose,ill,old\n31,2,0,1\n52,1,1,0\n47.5,3,1,1\n")
     parquet.write_table(pyarrow.table({"age": [31.0, 52.0], "city": ["Ulm", "Bern"]}), folder / "train.parquet")
     (folder / "scales.json").write_text('{"age": [40, 10.5], "ill": [0, 1]}')
     skops.io.dump(StandardScaler().fit(x[:, :2]), folder / "scaler.skops")
     (folder / "recipe.json").write_text('{"optimiser": "adam", "rate": 0.001, "steps": 50, "labels": [3, 1, 4]}')
+    columns = {"age": "number", "city": ["Bern", "Ulm"]}
+    (folder / "columns.json").write_text(json.dumps(columns))
+    _make_hub(folder / "hub", state, kept)
     (folder / "outline.bin").write_bytes(b"[[0, 2], [7, 1]]\nabc")
     _make_heads(folder, x, y)
     _make_adapter(folder / "adapter", x)
     _make_onnx(folder / "svc.onnx", x)
     _make_kernel(folder / "kernel.onnx", x)
+    _make_chain(folder / "chain.onnx")
     _make_keras(folder)
 
 
 def _make_heads(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
     """Linear models as `exhume rank` takes them, with a scaler in front."""
-    skops.io.dump(make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y), folder / "head.skops")
+    newer, older = (make_pipeline(StandardScaler(), LogisticRegression()).fit(x[at:], y[at:]) for at in (1, 0))
+    skops.io.dump(newer, folder / "head.skops")
+    skops.io.dump(older, folder / "older-head.skops")
+    np.save(folder / "public.npy", np.random.default_rng(2).standard_normal((30, 3)))
     scaler = helper.make_node("Scaler", ["x"], ["h"], domain="ai.onnx.ml", offset=[0.0] * 3, scale=[1.0] * 3)
     linear = helper.make_node(
         "LinearClassifier",
@@ -82,6 +90,26 @@ def _make_heads(folder: Path, x: np.ndarray, y: np.ndarray) -> None:
     taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])]
     given = [helper.make_tensor_value_info("label", TensorProto.INT64, [None])]
     onnx.save(helper.make_model(helper.make_graph([scaler, linear], "g", taken, given)), folder / "head.onnx")
+
+
+class Arguments:
+    """In place of transformers' TrainingArguments: an object that no reader knows."""
+
+    def __init__(self) -> None:
+        self.seed, self.optim = 3, "sgd"
+
+
+def _make_hub(folder: Path, state: dict[str, torch.Tensor], kept: dict[str, object]) -> None:
+    """As transformers' Trainer leaves it: weights, settings, the optimiser, what resumes training, a tokeniser."""
+    folder.mkdir()
+    save_file(state | {"2.weight": torch.ones(2, 4), "2.bias": torch.ones(2)}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "mlp", "hidden_act": "tanh", "_name_or_path": "org/base"}')
+    (folder / "training_args.json").write_text('{"seed": 3, "optim": "adamw_torch", "weight_decay": 0.01}')
+    (folder / "trainer_state.json").write_text('{"global_step": 2, "log_history": [{"loss": 0.5, "step": 1}]}')
+    (folder / "added_tokens.json").write_text('{"<ward>": 5}')
+    torch.save(Arguments(), folder / "training_args.bin")
+    torch.save({"python": (3, (1, 2), None), "cpu": torch.zeros(8, dtype=torch.uint8)}, folder / "rng_state.pth")
+    torch.save(kept, folder / "optimizer.pt")
 
 
 def _make_adapter(folder: Path, x: np.ndarray) -> None:
@@ -127,6 +155,22 @@ def _make_onnx(path: Path, x: np.ndarray) -> None:
     onnx.save(helper.make_model(graph), path)
 
 
+def _make_chain(path: Path) -> None:
+    """Two dense layers, with SiLU between them as two nodes."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["h"], transB=1),
+        helper.make_node("Sigmoid", ["h"], ["s"]),
+        helper.make_node("Mul", ["h", "s"], ["a"]),
+        helper.make_node("MatMul", ["a", "v"], ["m"]),
+        helper.make_node("Add", ["m", "c"], ["y"]),
+    ]
+    shapes = {"w": (4, 3), "b": (4,), "v": (4, 2), "c": (2,)}
+    weights = [helper.make_tensor(name, TensorProto.FLOAT, s, [0.5] * int(np.prod(s))) for name, s in shapes.items()]
+    taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 3])]
+    given = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 2])]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", taken, given, initializer=weights)), path)
+
+
 def _make_kernel(path: Path, x: np.ndarray) -> None:
     """A scaler, records that are scaled by a kernel, distances to them, and a product with others."""
     nodes = [
@@ -146,10 +190,11 @@ def _make_kernel(path: Path, x: np.ndarray) -> None:
 
 
 def _make_keras(folder: Path) -> None:
-    layers = [
+    layers: list[dict[str, object]] = [
         {"class_name": "Dense", "config": {"name": f"dense_{number}", "units": 4, "activation": "relu"}}
         for number in range(2)
     ]
+    layers.insert(0, {"class_name": "Normalization", "config": {"name": "normalization", "invert": False}})
     settings = json.dumps({"class_name": "Sequential", "config": {"name": "s", "layers": layers}})
     inner = io.BytesIO()
     for place in (inner, folder / "dense.h5"):
@@ -157,8 +202,11 @@ def _make_keras(folder: Path) -> None:
             file.attrs["model_config"] = settings
             for number, group in enumerate(("layers/dense", "layers/dense_1")):
                 file[f"{group}/vars/0"], file[f"{group}/vars/1"] = np.ones((3 + number, 4), "f4"), np.ones(4, "f4")
-                file[f"optimizer/vars/{2 + 2 * number}"] = -np.ones((3 + number, 4), "f4")
-                file[f"optimizer/vars/{3 + 2 * number}"] = np.ones(4, "f4")
+                for first, sign in ((2, 1), (6, -1)):  # a moving average, and a momentum
+                    file[f"optimizer/vars/{first + 2 * number}"] = sign * np.ones((3 + number, 4), "f4")
+                    file[f"optimizer/vars/{first + 1 + 2 * number}"] = sign * np.ones(4, "f4")
+            for number, values in enumerate((np.zeros(3, "f4"), np.ones(3, "f4"))):
+                file[f"layers/normalization/vars/{number}"] = values
     with zipfile.ZipFile(folder / "dense.keras", "w") as archive:
         archive.writestr("config.json", settings)
         archive.writestr("metadata.json", "{}")

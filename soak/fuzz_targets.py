@@ -20,6 +20,7 @@ from exhume.attacks.running.checkpoint import load_checkpoint
 from exhume.attacks.running.snapshots import load_snapshots
 from exhume.attacks.subspace.file import read_subspace
 from exhume.auditing.from_files import read_question
+from exhume.auditing.linear_versions import audit_linear
 from exhume.auditing.records import TableOptions, read_records, read_rows
 from exhume.auditing.stored_versions import stored_changes
 from exhume.auditing.without_code import read_network
@@ -169,6 +170,28 @@ def _scales(work: Path, changed: Path) -> None:
     read_records(changed.with_name("train.csv"), how=TableOptions(scaling=str(changed)))
 
 
+def _columns(work: Path, changed: Path) -> None:
+    read_records(changed.with_name("train.csv"), how=TableOptions(label="ill", columns=changed))
+
+
+def _folder(work: Path, changed: Path) -> None:
+    read_network(changed.parent)
+
+
+def _scan_folder(work: Path, changed: Path) -> None:
+    scan(changed.parent)
+
+
+def _linear_versions(work: Path, changed: Path) -> None:
+    public, other = str(work / "published/public.npy"), work / "published/older-head.skops"
+    for new, old in ((changed, other), (other, changed)):
+        audit_linear(AuditRequest(weights=new, against=old, public=public, out=work / "audit"))
+
+
+def _members(work: Path, changed: Path) -> None:
+    load_records(changed, label="ill", members="old")
+
+
 def _training(work: Path, changed: Path) -> None:
     go_on(changed)
 
@@ -220,6 +243,12 @@ PLAIN = tuple(
         "checkpoint.pt",
     )
 )
+CHAIN = "published/chain.onnx"
+ONNX = (CHAIN, "published/svc.onnx", "published/kernel.onnx", "published/head.onnx")
+HUB_BINARY = tuple(f"published/hub/{name}" for name in ("optimizer.pt", "training_args.bin", "rng_state.pth"))
+HUB_SETTINGS = tuple(
+    f"published/hub/{name}.json" for name in ("config", "training_args", "trainer_state", "added_tokens")
+)
 AUDITED = ("weights", "V", "rows", "initial", "control")
 RUN_FILES = ("config.json", "summary.json", "observation.safetensors", "truth.safetensors")
 FOUND_FILES = ("reconstruction.safetensors", "snapshots.safetensors")
@@ -265,10 +294,31 @@ TARGETS = (
     Target("scan-archives", "archive", ARCHIVES, _scan, 4),
     Target("scan-json", "json", ("published/look.ipynb", "published/config.json"), _scan, 2),
     Target("shards", "json", ("published/model.safetensors.index.json",), _published, 1),
-    Target("network", "bytes", PLAIN[:2] + PLAIN[-1:], lambda _, p: read_network(p), 2),
+    Target(
+        "network",
+        "bytes",
+        (CHAIN, "published/dense.h5", "published/hub/model.safetensors"),
+        lambda _, p: read_network(p),
+        2,
+    ),
     Target("network-archives", "archive", ARCHIVES[1:3], lambda _, p: read_network(p), 3),
     Target("table", "text", ("published/train.csv",), lambda _, p: read_records(p), 2),
     Target("parquet", "bytes", ("published/train.parquet",), lambda _, p: read_records(p), 2),
+    Target("columns", "json", ("published/columns.json",), _columns, 1),
+    Target("members", "text", ("published/members.csv",), _members, 1),
+    Target("records-archive", "archive", ("published/arrays.npz",), lambda _, p: read_records(p), 1),
+    Target("folder", "bytes", HUB_BINARY, _folder, 3),
+    Target("folder-weights", "safetensors", ("published/hub/model.safetensors",), _folder, 2),
+    Target("folder-settings", "json", HUB_SETTINGS, _folder, 2),
+    Target("scan-folder", "bytes", HUB_BINARY, _scan_folder, 3),
+    Target("scan-folder-settings", "json", HUB_SETTINGS, _scan_folder, 2),
+    Target("onnx", "onnx", ONNX, _scan, 4),
+    Target("onnx-network", "onnx", (CHAIN,), lambda _, p: read_network(p), 4),
+    Target("onnx-head", "onnx", HEADS[1:], lambda _, p: read_head_file(p), 3),
+    Target("onnx-versions", "onnx", ("published/svc.onnx",), _versions, 2),
+    Target("linear-versions", "bytes", HEADS, _linear_versions, 2),
+    Target("linear-versions-archives", "archive", HEADS[:1], _linear_versions, 2),
+    Target("linear-versions-onnx", "onnx", HEADS[1:], _linear_versions, 2),
     Target("scales", "json", ("published/scales.json",), _scales, 1),
     Target("audit", "safetensors", tuple(f"{name}.safetensors" for name in AUDITED), _audit, 5),
     Target("training", "safetensors", ("training.safetensors", "training-first.safetensors"), _training, 3, True),

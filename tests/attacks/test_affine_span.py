@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.attacks.modules.affine_span import AffineSpan
+from exhume.features.module import ModuleFeatures
 from exhume.metrics.errors import relative_errors
-from exhume.observation import Observation
+from exhume.observation import Knowledge, Observation
 
 D, N = 30, 6
 
@@ -61,3 +62,22 @@ def test_a_deep_network_gives_samples_away_inside_the_span_and_nothing_confirms_
     assert found.facts["subspace_rank"] == N
     assert float(relative_errors(inputs.double(), found.inputs.double()).median()) < 0.1
     assert max(found.certificate.confidence) < 0.5
+
+
+def test_a_search_begins_where_rows_of_the_same_kind_lie() -> None:
+    """Of any rows, those too that do not vary in some directions: what starts are drawn from, and the way back."""
+    dice = torch.Generator().manual_seed(0)
+    turn = torch.randn(6, 6, generator=dice, dtype=torch.float64)
+    scales = torch.tensor([5.0, 2.0, 1.0, 0.5, 0.0, 0.0], dtype=torch.float64)
+    kin = 3 + torch.randn(500, 6, generator=dice, dtype=torch.float64) * scales @ turn
+    features = ModuleFeatures(torch.nn.Identity(), 6, 6, torch.float64, kin=kin)
+    seen = Observation(features, torch.zeros(1, 6, dtype=torch.float64), Knowledge())
+    span = AffineSpan.of(seen, kin)
+    assert span is not None
+    assert (span.numbers, span.rank) == (6, None)
+    anywhere = 10 * torch.randn(9, 6, generator=dice, dtype=torch.float64)
+    torch.testing.assert_close(span.rows_at(span.coordinates_of(anywhere)), anywhere)
+    starts = span.rows_at(torch.randn(20_000, 6, generator=dice, dtype=torch.float64))
+    torch.testing.assert_close(starts.mean(dim=0), kin.mean(dim=0), rtol=0.1, atol=0.3)
+    difference = torch.cov(starts.T) - torch.cov(kin.T)
+    assert float(difference.norm() / torch.cov(kin.T).norm()) < 0.05

@@ -161,7 +161,13 @@ def audit_linear(request: AuditRequest) -> LinearAudit | None:
     loss = AS_LOSS.get(new.loss or "square", new.loss or "square")
     known = None if new.penalty is None or (request.samples is None and new.penalty) else new.penalty
     penalty = None if known is None else known / (request.samples or 1)
-    change = between_linear_versions(_tensors(new), before, public.inputs, loss, penalty)
+    try:
+        change = between_linear_versions(_tensors(new), before, public.inputs, loss, penalty)
+    except torch.linalg.LinAlgError as problem:
+        raise ExhumeError(
+            f"expected public records in {request.public} as {request.weights} reads them, found numbers that have no "
+            "second moments: too large, or not finite"
+        ) from problem
     held = ways = cosines = alike = None
     if request.truth is not None:
         truth = _truth(request, how, public)

@@ -54,6 +54,8 @@ class ModuleFeatures:
     constant: bool = False
     note: str | None = None
     """What was done about dropout and batch norm, if there is any."""
+    kin: Float[Tensor, "N d"] | None = None
+    """Rows of the same kind, where an attacker has some: a search begins where such rows lie."""
 
     is_network: ClassVar[bool] = True
     bias: ClassVar[None] = None

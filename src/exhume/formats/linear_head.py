@@ -81,6 +81,8 @@ def head_of(contents: Contents, path: Path, models: Sequence[str] = MODELS) -> L
         raise ExhumeError(f"expected a matrix of weights in {path}, found {weight.dtype} of shape {weight.shape}")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ExhumeError(f"expected one intercept per output in {path}, found {bias.shape} for {weight.shape}")
+    if not all(np.isfinite(part).all() for part in (weight, bias) if part is not None):
+        raise ExhumeError(f"expected finite weights and intercepts in {path}, found NaN or infinite ones")
     outputs = 1 if found.classes is not None and len(found.classes) == 2 else len(found.classes or weight)
     if len(weight) != outputs:
         raise ExhumeError(f"expected {outputs} outputs for the classes in {path}, found {len(weight)}")
@@ -246,4 +248,6 @@ def scaler_of_onnx(scaler: StoredObject, path: Path) -> Prepare:
     if offset is None or scale is None:
         raise ExhumeError(f"expected offset and scale of the Scaler in {path}, found one of them at most")
     centre, factor = np.asarray(offset.read(), np.float64), np.asarray(scale.read(), np.float64)
+    if not (np.isfinite(centre).all() and np.isfinite(factor).all()):
+        raise ExhumeError(f"expected finite numbers of the Scaler in {path}, found NaN or infinite ones")
     return lambda values: (values - centre) * factor

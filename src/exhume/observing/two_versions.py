@@ -94,7 +94,7 @@ def between_versions(
     network = WhitenedFeatures(features, (axes * white).T.float())
     size = float(target.norm(dim=1).max())
     return TwoVersions(
-        ModuleFeatures(network, features.d, len(moments)),
+        ModuleFeatures(network, features.d, len(moments), kin=public),
         (target / size).float(),
         penalty,
         len(new),

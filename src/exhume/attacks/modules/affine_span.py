@@ -5,6 +5,9 @@ So x lies in an affine space: c is its point nearest to zero, B (d × (r − 1))
 row space itself, with c = 0. s is how much L moves along each direction: directions in which the data hardly vary are
 searched last. This holds for any network behind the layer and for any activation. The rank is the number of samples,
 where they are independent.
+
+Rows of the same kind (`ModuleFeatures.kin`) show such coordinates too, of the whole space: c is their mean, B their
+principal axes, s how much they vary along each. A start z ~ N(0, I) is then a row such as theirs.
 """
 
 from dataclasses import dataclass
@@ -23,22 +26,36 @@ LEAST = 1e-3  # of the largest s
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AffineSpan:
-    """The coordinates z of a quasi-Newton search; `source` is the layer whose change shows the span."""
+    """The coordinates z of a quasi-Newton search; `source` is the layer whose change shows the span.
+
+    `rank` is the number of samples that the layer shows, None where rows of the same kind show the axes.
+    """
 
     centre: Float[Tensor, " d"]
     metric: Float[Tensor, "d f"]
     inverse: Float[Tensor, "f d"]
     source: str
-    rank: int
+    rank: int | None
 
     @classmethod
     def of(cls, observation: Observation, like: Tensor) -> "AffineSpan | None":
-        """None where no layer shows a span that is smaller than the space."""
+        """None where no layer shows a span that is smaller than the space, and no rows of the same kind are there."""
+        kin = observation.network.kin
+        if kin is not None:
+            return cls._of_kin(kin.double(), like)
         for states in with_layers(observation).layers:
             if states.reads == "inputs" and states.source == "training" and states.d == observation.d:
                 shown = spectrum(states)
                 return cls._shown(states, shown, like) if shown.exact and shown.rank <= observation.d else None
         return None
+
+    @classmethod
+    def _of_kin(cls, rows: Float[Tensor, "N d"], like: Tensor) -> "AffineSpan":
+        centre = rows.mean(dim=0)
+        spread, axes = torch.linalg.eigh((rows - centre).T @ (rows - centre) / len(rows))
+        sizes = spread.clamp_min(LEAST**2 * float(spread[-1])).sqrt()
+        note = f"the mean and the principal axes of {len(rows):,} rows of the same kind"
+        return cls(centre.to(like), (axes * sizes).to(like), (axes / sizes).T.to(like), note, None)
 
     @classmethod
     def _shown(cls, states: LayerStates, shown: Spectrum, like: Tensor) -> "AffineSpan":

@@ -75,7 +75,7 @@ class ModuleCase:
         )
         given = with_smooth_pictures(of_the_head(observation), observation.image_shape)
         facts: Facts = {}
-        if span is not None:
+        if span is not None and span.rank is not None:
             given["body"] = "the first layer, whose change was used"
             facts = {"subspace": span.source, "subspace_rank": span.rank}
         return cls(observation, features, split, problem, given, facts=facts)
