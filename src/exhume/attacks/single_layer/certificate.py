@@ -106,7 +106,7 @@ def certify(
         return unjudged(m, split.held_out)
     held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
     judge = _Judge(loss, lift, whole, float(held) / loss.scale**2 * len(weights) / loss.outputs, counted)
-    squares, others = judge.squares(fit, unseen_loss)
+    squares, swayed, others = judge.squares(fit, unseen_loss)
     here, kept, adrift = fit, torch.arange(m, device=squares.device), squares > APART**2
     while bool(adrift.any()) and not bool(adrift.all()):  # what is called must stand without what is not known
         cheap = torch.where(adrift, removal_costs(here, loss).to(squares), torch.inf).argsort()
@@ -114,8 +114,9 @@ def certify(
         stays[cheap[: max(1, int(adrift.sum()) // 2)]] = False
         kept = kept[stays]
         here = loss.fit(fit.candidates[kept])
-        again, _ = judge.squares(here, unseen(here.candidates, here.coefficients * loss.scale) or 0.0)
+        again, _, _ = judge.squares(here, unseen(here.candidates, here.coefficients * loss.scale) or 0.0)
         squares[kept], adrift = torch.maximum(squares[kept], again), again > APART**2
+    squares = squares + swayed
     doubtful: dict[str, tuple[int, ...]] = {}
     for name, those in others.items():
         doubtful[name] = tuple((those & (squares <= TRUSTED_ERROR**2)).nonzero()[:, 0].tolist())
@@ -137,8 +138,11 @@ class _Judge:
     held: float
     counted: bool
 
-    def squares(self, fit: Fit, unseen_loss: float) -> tuple[Float[Tensor, " m"], dict[str, Bool[Tensor, " m"]]]:
-        """Squared errors to expect, over squared norms; and of which candidates there is another explanation."""
+    def squares(
+        self, fit: Fit, unseen_loss: float
+    ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"], dict[str, Bool[Tensor, " m"]]]:
+        """Squared errors to expect, over squared norms; those if others are blends; and of which candidates there is
+        another explanation."""
         loss, same = self.loss, self.loss.ranks.same
         gathered = _gathered(loss, fit, self.whole)
         found = _determined(*gathered, self.lift, len(fit.candidates) * loss.unknowns / loss.equations)
@@ -150,11 +154,10 @@ class _Judge:
         if self._by_chance(structure, noise, len(fit.candidates)):
             squares = torch.full_like(squares, torch.inf)
         hidden = SHOWS * noise + coherent
-        if not self.counted:
-            squares = squares + found.splits.swayed(hidden / found.one_of)
+        swayed = torch.zeros_like(squares) if self.counted else found.splits.swayed(hidden / found.one_of)
         known = squares <= TRUSTED_ERROR**2
         others = found.others(hidden, self.counted, loss.free_norms, known)
-        return squares.nan_to_num(torch.inf), {name: same(those.double()) > 0 for name, those in others.items()}
+        return squares.nan_to_num(torch.inf), swayed, {name: same(those.double()) > 0 for name, those in others.items()}
 
     def _by_chance(self, structure: Structure, noise: float, m: int) -> bool:
         """Whether as many unknowns could explain the weights as well by chance: σ for each equation to spare."""
