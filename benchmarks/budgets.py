@@ -83,6 +83,7 @@ def commands(store: Path, only: str) -> list[tuple[str, list[object]]]:
     large = ("rf", "--data", "sphere", "--dim", 3000, "--samples", 60, "--params", 180_000)
     pictures = ("rf", "--data", "faces", "--samples", 60, "--params", 12_000)
     layers = ("two-layer", "--data", "sphere", "--dim", 400, "--samples", 30, "--width", 12_000, "--steps", 20)
+    table = ("two-layer", "--data", "sphere", "--dim", 60, "--samples", 60, "--width", 8_000, "--steps", 20)
     network = ("vit", "--data", "faces", "--samples", 40, "--patch", 5, "--ratio", 0.25, "--steps", 2)
     on_runs = [
         ("split-newton, p = 180,000, d = 3,000", large, ("--method", "split-newton")),
@@ -94,6 +95,8 @@ def commands(store: Path, only: str) -> list[tuple[str, list[object]]]:
         ("subspace from the first layer, h = 12,000", (*layers, "--knows-first-layer"), ("--subspace", "first-layer")),
         ("ntk, h = 12,000", (*layers, "--knows-first-layer"), ("--method", "ntk")),
         ("kkt, h = 12,000", layers, ("--method", "kkt")),
+        ("firing-patterns, h = 8,000", (*table, "--knows-first-layer"), ("--method", "firing-patterns")),
+        ("rewind, h = 8,000", table, ("--method", "rewind")),
         ("module-newton, a Vision Transformer", network, ("--method", "module-newton")),
     ]
     found: list[tuple[str, list[object]]] = []

@@ -14,7 +14,7 @@ from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer import certificate as judging
 from exhume.attacks.single_layer import parts as parts_of_rows
 from exhume.attacks.single_layer.alternatives import Parts, _in_a_small_sum, _left_with, exchangeable, turnable
-from exhume.attacks.single_layer.blends import APART, _ways, splits
+from exhume.attacks.single_layer.blends import APART, splits, ways
 from exhume.attacks.single_layer.certificate import certify, loss_on
 from exhume.attacks.single_layer.linearised import Linearised
 from exhume.attacks.single_layer.parts import parts
@@ -246,7 +246,7 @@ def test_what_a_split_costs_is_the_least_of_its_directions() -> None:
     loss, at = linearised(0.0)
     found = splits(at, free_norms=False).costs
     columns, costs = torch.cat([at.spanned, at.tangents], dim=1), torch.full((3,), torch.inf, dtype=torch.float64)
-    for index, way in ((index, way[index]) for way in _ways(at.candidates) for index in range(3)):
+    for index, way in ((index, way[index]) for way in ways(at.candidates) for index in range(3)):
         middle = at.candidates[index]
         way = way - (way @ middle) / (middle @ middle) * middle
         way = APART * middle.norm() * way / way.norm()
@@ -269,7 +269,7 @@ def test_others_move_against_a_split_as_a_regression_on_all_columns_says() -> No
             columns.append(amplitude * (ends[0] - ends[1]) / (2 * step))
     matrix, norms = torch.stack(columns, dim=1), at.candidates.norm(dim=1)
     assert found.moves is not None
-    for place, way in enumerate(_ways(at.candidates)):
+    for place, way in enumerate(ways(at.candidates)):
         for index, middle in enumerate(at.candidates):
             aside = way[index] - (way[index] @ middle) / (middle @ middle) * middle
             aside = APART * middle.norm() * aside / aside.norm()

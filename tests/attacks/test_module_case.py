@@ -8,12 +8,14 @@ import torch
 from torch import nn
 
 from exhume.attacks.foundation.judgement import Resources
-from exhume.attacks.foundation.retraction import to_norm
+from exhume.attacks.foundation.retraction import tangent, to_norm
+from exhume.attacks.foundation.unknowns import unknown_directions
 from exhume.attacks.modules import linearised
 from exhume.attacks.modules.case import ModuleCase, split_coordinates
-from exhume.attacks.modules.linearised import _preconditioner, dense, expected_squares, probed
+from exhume.attacks.modules.linearised import _preconditioner, dense, expected_squares, probed, split_apart
 from exhume.attacks.modules.newton import ModuleNewton
 from exhume.attacks.running.loop import Limits, run_attack
+from exhume.attacks.single_layer.blends import ways
 from exhume.attacks.single_layer.split_newton import SplitNewton
 from exhume.errors import UsageError
 from exhume.features.module import ModuleFeatures, axis_groups, penultimate_features
@@ -125,6 +127,38 @@ def test_what_a_layer_on_the_way_hardly_sees_is_not_called_recovered() -> None:
     assert max(judged.confidence) < 0.5
     seen, others = case_of(noise=1e-3, norm=False)
     assert min(seen.judge(others).certificate.confidence) > 0.5
+
+
+@pytest.mark.parametrize("free_norms", [True, False])
+def test_a_split_costs_and_moves_others_as_a_regression_on_all_columns_says(free_norms: bool) -> None:
+    """The naive twin: columns of all outputs by differences, one candidate and direction at a time."""
+    case, samples = case_of(noise=1e-3)
+    loss = case.problem.loss
+    fit, step = loss.fit(samples), 1e-6
+    bases, norms = unknown_directions(samples, free_norms), samples.norm(dim=1)
+    m, _, u = bases.shape
+    columns = [torch.outer(one, own).flatten() for own in fit.features for one in torch.eye(len(loss.weights)).double()]
+    for candidate, basis, amplitude in zip(samples, bases, fit.coefficients, strict=True):
+        for way in basis.T:
+            ends = loss.features(torch.stack([candidate + step * way, candidate - step * way]))
+            columns.append(torch.outer(amplitude, (ends[0] - ends[1]) / (2 * step)).flatten())
+    matrix = torch.stack(columns, dim=1)
+    found = split_apart(loss, fit, free_norms)
+    assert found is not None
+    assert found.moves is not None
+    for place, way in enumerate(ways(samples)):
+        way = way if free_norms else tangent(way, samples)
+        for index in range(m):
+            aside = 0.1 * norms[index] * way[index] / way[index].norm()
+            three = loss.features(torch.stack([samples[index] + aside, samples[index] - aside, samples[index]]))
+            split = torch.outer(fit.coefficients[index], (three[0] + three[1]) / 2 - three[2]).flatten()
+            solved = torch.linalg.lstsq(matrix, split[:, None]).solution[:, 0]
+            left = split - matrix @ solved
+            moved = solved[-m * u :].reshape(m, u).norm(dim=1) / norms
+            torch.testing.assert_close(found.left[place, index], left.square().sum(), rtol=1e-3, atol=1e-9)
+            torch.testing.assert_close(found.moves[place, index], moved, rtol=1e-3, atol=1e-7)
+            rise = (fit.residual.flatten() - left).square().sum() - fit.residual.square().sum()
+            assert float(left.square().sum() - 2 * found.along[place, index]) == pytest.approx(float(rise), rel=1e-2)
 
 
 @pytest.mark.parametrize("norm_known", [True, False])

@@ -25,6 +25,7 @@ noise: there, what is left over may be a sample.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +34,7 @@ from scipy.special import chdtri
 from torch import Tensor
 
 from exhume import seeds
+from exhume.attacks.foundation.projection import Projected, Projection, removal_costs
 from exhume.errors import UsageError
 from exhume.reconstruction import Certificate, Outcome
 
@@ -46,6 +48,7 @@ OFF_GRID = 0.01  # of a step: how far a value may be from a place of the grid
 LUCK = 0.01  # how often a few unseen weights may be predicted so well by chance
 NOISE_MARGIN = 3.0  # how far above what noise would leave the unseen loss may be
 MISSING_MARGIN = 100.0  # how far below what the least candidate explains the unseen loss must be: none is missing
+APART = 0.1  # of a candidate's norm: as far as what is called recovered may be off
 CONFIDENT_BELOW = 0.1  # no candidate is trusted where more than this share of the unseen weights is unexplained
 
 
@@ -119,6 +122,26 @@ class Unexplained:
     @property
     def _spare(self) -> float:
         return max(1 - self.q, LEAST_SPARE)
+
+
+def stand_alone(
+    squares: Float[Tensor, " m"],
+    fit: Projection,
+    loss: Projected,
+    again: Callable[[Int[Tensor, " few"]], tuple[Projection, Float[Tensor, " few"]]],
+) -> Float[Tensor, " m"]:
+    """What is called must stand without what is not known: candidates that may be far off are left out, the cheapest
+    half of them at a time, and the others are judged `again` without them. The larger squares count."""
+    squares, here = squares.clone(), fit
+    kept, adrift = torch.arange(len(squares), device=squares.device), squares > APART**2
+    while bool(adrift.any()) and not bool(adrift.all()):
+        cheap = torch.where(adrift, removal_costs(here, loss).to(squares), torch.inf).argsort()
+        stays = torch.ones_like(adrift)
+        stays[cheap[: max(1, int(adrift.sum()) // 2)]] = False
+        kept = kept[stays]
+        here, without = again(kept)
+        squares[kept], adrift = torch.maximum(squares[kept], without), without > APART**2
+    return squares
 
 
 def unjudged(m: int, held_out: int = 0) -> Certificate:

@@ -8,9 +8,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhume.attacks.foundation.certificate import (
+    CONFIDENT_BELOW,
+    TRUSTED_ERROR,
     PlaceSplit,
     Unexplained,
     split_places,
+    stand_alone,
     unjudged,
     verdict,
 )
@@ -18,13 +21,14 @@ from exhume.attacks.foundation.given import Given, of_the_head, with_smooth_pict
 from exhume.attacks.foundation.judgement import Case, Facts, Judgement, Resources
 from exhume.attacks.foundation.method import Method
 from exhume.attacks.foundation.outline import NETWORK
-from exhume.attacks.foundation.projection import removal_costs
+from exhume.attacks.foundation.projection import Projection, removal_costs
 from exhume.attacks.foundation.ranks import Ranks
 from exhume.attacks.modules.affine_span import AffineSpan
-from exhume.attacks.modules.linearised import expected_squares
+from exhume.attacks.modules.linearised import expected_squares, split_apart
 from exhume.attacks.modules.memory_plan import NetworkSizes, network_room
 from exhume.attacks.modules.problem import ModuleProblem
 from exhume.attacks.modules.span import GeneralSpanLoss
+from exhume.attacks.single_layer.structure import SHOWS
 from exhume.features.module import ModuleFeatures
 from exhume.held_out import HeldOut
 from exhume.observation import Observation
@@ -101,10 +105,29 @@ class ModuleCase:
         if unseen is None:
             return Judgement(final.loss, coefficients, unjudged(len(candidates)))
         rows, weights = len(self.split.held_out), self.observation.weights
-        left = Unexplained(final.loss, unseen, rows * loss.outputs, candidates.numel() / loss.equations)
         free_norms = self.problem.norm is None and not self.features.norm_blind
-        squares = expected_squares(loss, final, left.noise, free_norms)
+
+        def left_by(fit: Projection, unseen: float) -> Unexplained:
+            return Unexplained(fit.loss, unseen, rows * loss.outputs, fit.candidates.numel() / loss.equations)
+
+        def again(kept: Int[Tensor, " few"]) -> tuple[Projection, Float[Tensor, " few"]]:
+            here = loss.fit(candidates[kept])
+            scaled = here.coefficients * loss.scale
+            missed = _loss_on(self.observation, self.features, self.split.held_out, here.candidates, scaled)
+            return here, expected_squares(loss, here, left_by(here, missed or 0.0).noise, free_norms)
+
+        left = left_by(final, unseen)
+        squares = stand_alone(expected_squares(loss, final, left.noise, free_norms), final, loss, again)
+        doubtful: dict[str, tuple[int, ...]] = {}
+        apart = split_apart(loss, final, free_norms) if self.observation.knowledge.samples != len(candidates) else None
+        if apart is not None:
+            hidden = SHOWS * left.noise * len(final.residual) / loss.outputs
+            squares, blends = squares + apart.swayed(hidden), apart.costs <= hidden
+            doubtful["blend"] = tuple((blends & (squares <= TRUSTED_ERROR**2)).nonzero()[:, 0].tolist())
+            squares = squares.where(~blends, torch.inf)
         certificate = verdict(squares, removal_costs(final, loss), left, rows, weights)
+        if unseen <= CONFIDENT_BELOW:
+            certificate = replace(certificate, doubtful={name: those for name, those in doubtful.items() if those})
         return Judgement(final.loss, coefficients, self._as_far_as_drift_lets(certificate))
 
     def _as_far_as_drift_lets(self, certificate: Certificate) -> Certificate:

@@ -13,15 +13,19 @@ gathered some directions at a time, and H takes all the room there is. Beyond, t
 is known, which is true.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhume.attacks.foundation import probing
+from exhume.attacks.foundation.certificate import APART
 from exhume.attacks.foundation.projection import Projection
 from exhume.attacks.foundation.retraction import tangent
 from exhume.attacks.foundation.unknowns import DENSE, TINY, inverse_curvature, unknown_directions
 from exhume.attacks.modules.span import GeneralSpanLoss
+from exhume.attacks.single_layer.blends import Splits, ways
 from exhume.features.module import Linearisation
 
 HELD_NUMBERS = 2**20  # of the columns of J that are held at once, twice: some 16 MiB in double precision
@@ -45,6 +49,24 @@ def expected_squares(loss: GeneralSpanLoss, fit: Projection, noise: float, free_
 
 def dense(loss: GeneralSpanLoss, fit: Projection, free_norms: bool) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
     """tr [H⁻¹]_ii, and the squares of the steps that are still to be made."""
+    found = gathered(loss, fit, free_norms)
+    m, u = found.bases.shape[0], found.bases.shape[2]
+    steps = (found.inverse @ found.descent).reshape(m, u).square().sum(dim=1)
+    return found.inverse.diagonal().reshape(m, u).sum(dim=1), steps
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gathered:
+    """H⁻¹ and Jᵀ P θ in the unknown directions of each candidate."""
+
+    bases: Float[Tensor, "m d u"]
+    inverse: Float[Tensor, "mu mu"]
+    descent: Float[Tensor, " mu"]
+    point: Linearisation
+    spanned: Float[Tensor, "p m"]
+
+
+def gathered(loss: GeneralSpanLoss, fit: Projection, free_norms: bool) -> Gathered:
     candidates = fit.candidates.double()
     m, p = len(candidates), loss.features.p
     bases = unknown_directions(candidates, free_norms)
@@ -72,9 +94,37 @@ def dense(loss: GeneralSpanLoss, fit: Projection, free_norms: bool) -> tuple[Flo
             curve[:, block, :, other] = shared
             curve[:, other, :, block] = shared.permute(2, 3, 0, 1)
     curve = curve * (fit.coefficients @ fit.coefficients.T).double()[:, None, :, None]
-    inverse = inverse_curvature(curve.reshape(m * unknowns, -1))
-    steps = (inverse @ descent.reshape(-1)).reshape(m, unknowns).square().sum(dim=1)
-    return inverse.diagonal().reshape(m, unknowns).sum(dim=1), steps
+    return Gathered(bases, inverse_curvature(curve.reshape(m * unknowns, -1)), descent.reshape(-1), point, spanned)
+
+
+def split_apart(loss: GeneralSpanLoss, fit: Projection, free_norms: bool) -> Splits | None:
+    """What `single_layer/blends.py` asks of rows of V, asked of a network; None where there are too many unknowns.
+
+    With the change A_i Δ_i of the weights, P acts on Δ_i alone: A_i (P Δ_i) is of rank one.
+    """
+    if fit.candidates.numel() > DENSE or (fit.candidates.shape[1] == 1 and not free_norms):
+        return None
+    found, candidates, amplitudes = gathered(loss, fit, free_norms), fit.candidates.double(), fit.coefficients.double()
+    m, _, u = found.bases.shape
+    likeness, norms = amplitudes @ amplitudes.T, candidates.norm(dim=1, keepdim=True)
+    before = loss.features(fit.candidates).double()
+    left, along, moves = [], [], []
+    for way in ways(candidates):
+        way = way if free_norms else tangent(way, candidates)
+        apart = APART * norms * way / way.norm(dim=1, keepdim=True).clamp_min(TINY)
+        ahead, behind = (loss.features((candidates + side).to(fit.candidates)).double() for side in (apart, -apart))
+        change = (ahead + behind) / 2 - before
+        for _ in range(2):
+            change = change - (change @ found.spanned) @ found.spanned.T
+        cotangents = (likeness[:, :, None] * change[:, None]).to(fit.features)
+        pulled = torch.stack([found.point.pull(each).double() for each in cotangents])
+        against = torch.einsum("jdu,ijd->iju", found.bases, pulled).reshape(m, m * u)
+        made_up = against @ found.inverse
+        left.append((likeness.diagonal() * change.square().sum(dim=1) - (made_up * against).sum(dim=1)).clamp_min(0))
+        seen = (amplitudes @ fit.residual.double() * change).sum(dim=1)
+        along.append(seen - made_up @ found.descent)
+        moves.append(made_up.reshape(m, m, u).norm(dim=2) / norms[:, 0])
+    return Splits(torch.stack(left), torch.stack(along), torch.stack(moves))
 
 
 def probed(loss: GeneralSpanLoss, fit: Projection, free_norms: bool) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:

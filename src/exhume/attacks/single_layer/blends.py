@@ -23,10 +23,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.attacks.foundation.certificate import APART
 from exhume.attacks.foundation.retraction import tangent
 from exhume.attacks.single_layer.linearised import TINY, Explanation, Linearised
 
-APART = 0.1  # of a candidate's norm: as far as what is called recovered may be off
 WHOLE = APART**-2  # two samples on a sphere are at most a norm away from their mean
 DIRECTIONS = 8  # at random; 4 to 32 call the same candidates but for 3 of 770, with 1 or 2 blends pass
 
@@ -70,7 +70,7 @@ def splits(at: Explanation, free_norms: bool, samples: Lifted | None = None) -> 
     lifts = None if samples is None else samples.moves
     left, along, moves = [], [], []
     before = at.features(at.candidates)
-    for way in _ways(at.candidates):
+    for way in ways(at.candidates):
         way = way if free_norms else tangent(way, at.candidates)
         moved = way if lifts is None else torch.einsum("ied,id->ie", lifts, way)
         apart = norms * way / moved.norm(dim=1, keepdim=True).clamp_min(TINY)
@@ -84,7 +84,7 @@ def splits(at: Explanation, free_norms: bool, samples: Lifted | None = None) -> 
     return Splits(torch.stack(left), torch.stack(along), torch.stack(moves) if moves else None)
 
 
-def _ways(candidates: Float[Tensor, "m d"]) -> list[Float[Tensor, "m d"]]:
+def ways(candidates: Float[Tensor, "m d"]) -> list[Float[Tensor, "m d"]]:
     stream = torch.Generator().manual_seed(0)
     ways = [torch.randn(candidates.shape, generator=stream).to(candidates) for _ in range(DIRECTIONS)]
     if len(candidates) > 1:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhume.attacks.foundation.certificate import (
@@ -32,6 +32,7 @@ from exhume.attacks.foundation.certificate import (
     TRUSTED_ERROR,
     RowSplit,
     Unexplained,
+    stand_alone,
     unjudged,
     verdict,
 )
@@ -39,7 +40,7 @@ from exhume.attacks.foundation.projection import removal_costs
 from exhume.attacks.foundation.ranks import ALONE, Ranks
 from exhume.attacks.foundation.unknowns import DENSE, TINY
 from exhume.attacks.single_layer.alternatives import Parts, exchangeable, turnable
-from exhume.attacks.single_layer.blends import APART, Lifted, Splits, splits
+from exhume.attacks.single_layer.blends import Lifted, Splits, splits
 from exhume.attacks.single_layer.lifts import Lift, lifted_moves, mean_gains
 from exhume.attacks.single_layer.linearised import (
     FEW_ROWS,
@@ -106,16 +107,14 @@ def certify(
         return unjudged(m, split.held_out)
     held = weights[:, split.used + split.steering :].double().square().mean()  # a few may be small ones
     judge = _Judge(loss, lift, whole, float(held) / loss.scale**2 * len(weights) / loss.outputs, counted)
-    squares, others = judge.squares(fit, unseen_loss)
-    here, kept, adrift = fit, torch.arange(m, device=squares.device), squares > APART**2
-    while bool(adrift.any()) and not bool(adrift.all()):  # what is called must stand without what is not known
-        cheap = torch.where(adrift, removal_costs(here, loss).to(squares), torch.inf).argsort()
-        stays = torch.ones_like(adrift)
-        stays[cheap[: max(1, int(adrift.sum()) // 2)]] = False
-        kept = kept[stays]
+    squares, swayed, others = judge.squares(fit, unseen_loss)
+
+    def again(kept: Int[Tensor, " few"]) -> tuple[Fit, Float[Tensor, " few"]]:
         here = loss.fit(fit.candidates[kept])
-        again, _ = judge.squares(here, unseen(here.candidates, here.coefficients * loss.scale) or 0.0)
-        squares[kept], adrift = torch.maximum(squares[kept], again), again > APART**2
+        return here, judge.squares(here, unseen(here.candidates, here.coefficients * loss.scale) or 0.0)[0]
+
+    squares = stand_alone(squares, fit, loss, again)
+    squares = squares + swayed
     doubtful: dict[str, tuple[int, ...]] = {}
     for name, those in others.items():
         doubtful[name] = tuple((those & (squares <= TRUSTED_ERROR**2)).nonzero()[:, 0].tolist())
@@ -137,8 +136,11 @@ class _Judge:
     held: float
     counted: bool
 
-    def squares(self, fit: Fit, unseen_loss: float) -> tuple[Float[Tensor, " m"], dict[str, Bool[Tensor, " m"]]]:
-        """Squared errors to expect, over squared norms; and of which candidates there is another explanation."""
+    def squares(
+        self, fit: Fit, unseen_loss: float
+    ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"], dict[str, Bool[Tensor, " m"]]]:
+        """Squared errors to expect, over squared norms; those if others are blends; and of which candidates there is
+        another explanation."""
         loss, same = self.loss, self.loss.ranks.same
         gathered = _gathered(loss, fit, self.whole)
         found = _determined(*gathered, self.lift, len(fit.candidates) * loss.unknowns / loss.equations)
@@ -150,11 +152,10 @@ class _Judge:
         if self._by_chance(structure, noise, len(fit.candidates)):
             squares = torch.full_like(squares, torch.inf)
         hidden = SHOWS * noise + coherent
-        if not self.counted:
-            squares = squares + found.splits.swayed(hidden / found.one_of)
+        swayed = torch.zeros_like(squares) if self.counted else found.splits.swayed(hidden / found.one_of)
         known = squares <= TRUSTED_ERROR**2
         others = found.others(hidden, self.counted, loss.free_norms, known)
-        return squares.nan_to_num(torch.inf), {name: same(those.double()) > 0 for name, those in others.items()}
+        return squares.nan_to_num(torch.inf), swayed, {name: same(those.double()) > 0 for name, those in others.items()}
 
     def _by_chance(self, structure: Structure, noise: float, m: int) -> bool:
         """Whether as many unknowns could explain the weights as well by chance: σ for each equation to spare."""
