@@ -2,7 +2,7 @@
 
 jaxtyping's import hook decorates every function with `jaxtyping.jaxtyped`, which binds the arguments of a call to its
 signature, checks them, and checks them once more with the result. `jaxtyped` below makes the same checks in one call of
-beartype, which is made ready at the first call, and gives a function sizes of its own only where annotations name some.
+beartype, and gives a function sizes of its own only where annotations name some.
 Of what is called many times in one test, the first calls are checked: an attack makes millions of the same ones.
 """
 
@@ -12,7 +12,8 @@ import typing
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import is_dataclass
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
@@ -29,13 +30,12 @@ CALLS = 50  # of one function that are checked in a test
 check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=Misfit))
 _THEIRS = inspect.unwrap(jaxtyping.jaxtyped)  # this module may be loaded a second time, for its doctests
 _OWN_SIZES = _THEIRS("context")
-_test = 0
+_made: dict[CodeType, int] = {}
 
 
 def begin_test() -> None:
     """From here on, the first calls of every function are checked again."""
-    global _test
-    _test += 1
+    _made.clear()
 
 
 @functools.wraps(_THEIRS)
@@ -57,42 +57,68 @@ def jaxtyped(*, typechecker: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _checked(function: Any) -> Any:
     if not function.__annotations__:
         return function
-    checked: Callable[..., Any] | None = None
-    sizes, made, test = False, 0, 0
+    checked = None if "<locals>" in function.__qualname__ else _by_beartype(function, _all_hints(function))
+    code = function.__code__
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        nonlocal checked, sizes, made, test
+        nonlocal checked
         __tracebackhide__ = True
-        made, test = made + 1 if test == _test else 1, _test
+        _made[code] = made = _made.get(code, 0) + 1
         if made > CALLS or jaxtyping.config.jaxtyping_disable:
             return function(*arguments, **named)
-        if checked is None:
-            hints = _hints(function)
-            sizes = any(map(_names_sizes, hints.values()))
-            checked = _by_beartype(function, hints)
-        if not sizes:
-            return checked(*arguments, **named)
+        if checked is None:  # a name that it uses was not there yet, or it is defined anew in every call of another one
+            checked = _by_beartype(function, _hints(function))
+        if not checked.sizes:
+            return checked.function(*arguments, **named)
         with _OWN_SIZES:
-            return checked(*arguments, **named)
+            return checked.function(*arguments, **named)
 
     return call
 
 
-def _by_beartype(function: Any, hints: dict[str, Any]) -> Callable[..., Any]:
-    written = function.__annotations__
-    function.__annotations__ = hints
+class _Checked(NamedTuple):
+    """`sizes`: its annotations name sizes, which are those of one call."""
+
+    function: Callable[..., Any]
+    sizes: bool
+    hints: dict[str, Any]
+
+
+_known: dict[CodeType, _Checked] = {}
+
+
+def _by_beartype(function: Any, hints: dict[str, Any] | None) -> _Checked | None:
+    if hints is None:
+        return None
+    known = _known.get(function.__code__)
+    if known is None or known.hints != hints:
+        written, function.__annotations__ = function.__annotations__, hints
+        try:
+            known = _Checked(check(function), any(map(_names_sizes, hints.values())), hints)
+        finally:
+            function.__annotations__ = written
+        _known[function.__code__] = known
+        return known
+    made = known.function
+    again = FunctionType(made.__code__, made.__globals__, made.__name__, made.__defaults__, made.__closure__)
+    again.__kwdefaults__ = {**(made.__kwdefaults__ or {}), "__beartype_func": function}
+    return known._replace(function=again)
+
+
+def _all_hints(function: Any) -> dict[str, Any] | None:
     try:
-        return check(function)
-    finally:
-        function.__annotations__ = written
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        return None
 
 
 def _hints(function: Any) -> dict[str, Any]:
     """The annotations without those that name what cannot be looked up, as jaxtyping leaves them out."""
-    with suppress(Exception):
-        return typing.get_type_hints(function, include_extras=True)
-    hints = {}
+    whole = _all_hints(function)
+    if whole is not None:
+        return whole
+    hints: dict[str, Any] = {}
     for name, annotation in function.__annotations__.items():
         with suppress(Exception):
             alone = type("Alone", (), {"__annotations__": {name: annotation}})

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,11 +72,16 @@ def train(kind: str, seed: int = 0, n: int = 10) -> Trained:
     return Trained(model, before, inputs[:n], inputs[n:])
 
 
-@pytest.mark.parametrize("kind", ["tanh", "wide relu"])
-def test_inputs_come_back_through_an_extractor_that_can_be_inverted(kind: str) -> None:
+@cache
+def attacked(kind: str) -> tuple[Trained, exhume.Observation, exhume.Reconstruction]:
     victim = train(kind)
     observation = victim.observation
-    found = exhume.reconstruct(observation)
+    return victim, observation, exhume.reconstruct(observation)
+
+
+@pytest.mark.parametrize("kind", ["tanh", "wide relu"])
+def test_inputs_come_back_through_an_extractor_that_can_be_inverted(kind: str) -> None:
+    victim, observation, found = attacked(kind)
     embedded = found.pieces
     assert embedded is not None
     assert embedded.facts["reads"] == "frozen features"
@@ -90,9 +96,7 @@ def test_inputs_come_back_through_an_extractor_that_can_be_inverted(kind: str) -
 
 @pytest.mark.parametrize("kind", ["narrow", "pooled"])
 def test_embeddings_stay_where_the_extractor_forgets(kind: str) -> None:
-    victim = train(kind)
-    observation = victim.observation
-    found = exhume.reconstruct(observation)
+    victim, _, found = attacked(kind)
     assert found.pieces is None
     assert found.inputs.shape[1] == victim.embed(victim.inputs).shape[1]
     assert found.facts["reads"] == "frozen features"
@@ -172,9 +176,7 @@ def test_a_mirrored_start_that_comes_nowhere_is_none_of_those_that_agree(
 
 
 def test_ranking_puts_exact_matches_first_and_says_which() -> None:
-    victim = train("pooled")
-    observation = victim.observation
-    found = exhume.reconstruct(observation)
+    victim, observation, found = attacked("pooled")
     records = torch.cat([victim.others[:5], victim.inputs[:6]]).flatten(1)
     ranking = exhume.rank(observation, records, victim.others[5:].flatten(1), recovered=found)
     assert ranking.matches is not None

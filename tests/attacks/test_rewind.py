@@ -138,7 +138,7 @@ def errors(inputs: Tensor, found: Tensor) -> Tensor:
     return (torch.cdist(inputs, found) / inputs.norm(dim=1, keepdim=True)).min(dim=1).values
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_digits_come_back_without_the_start_of_the_first_layer(seed: int) -> None:
     model, start, inputs = digits(seed)
     observation = exhume.observe(model, initial=start)

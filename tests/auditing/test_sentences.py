@@ -28,7 +28,7 @@ from exhume.report.subject import Artefact, Subject, attempt_line
 from exhume.report.verdict import verdict
 from exhume.verdicts import Verdict
 
-SECONDS = 1.5
+SECONDS = 2.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,8 +115,12 @@ def test_curable_causes_are_named_before_the_training_is_blamed() -> None:
     assert "It was not given the weights before training" in told["sentence"]
 
 
-@pytest.mark.parametrize("findings", ALL)
-def test_no_verdict_calls_a_model_safe_and_each_begins_with_its_title(findings: Findings) -> None:
+def test_no_verdict_calls_a_model_safe_and_each_begins_with_its_title() -> None:
+    for findings in ALL:
+        check(findings)
+
+
+def check(findings: Findings) -> None:
     told = _said(findings, held_out_loss=0.03 if findings.held_out else None)
     for text in (told["sentence"], told["confidence"]):
         assert not re.search(r"\bsafe\b|\bno\b: ", text, flags=re.IGNORECASE)
