@@ -91,7 +91,7 @@ def test_a_notebook_gets_a_table_in_which_everything_is_escaped(audit: exhume.Au
 
 def test_states_of_a_layer_are_described_and_not_printed() -> None:
     states = one_layer().layers[0]
-    assert repr(states) == "LayerStates(layer 'layer' (16 -> 300): the change from the start of training to its end)"
+    assert repr(states) == "LayerStates(layer 'layer' (16 -> 300): the change in training since the known start)"
 
 
 def pixels(png: bytes) -> np.ndarray:

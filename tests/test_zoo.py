@@ -260,10 +260,16 @@ DENIED = "Not recovered by these attacks: what it found is not the training data
         (replace(INFORMED, page=["A last layer of p = 514 parameters can hold at most p / d = 51."]), BLIND, []),
         (replace(INFORMED, page=["A last layer of p = 514 parameters can hold p / d = 51."]), BLIND, ["outputs that"]),
         (
-            replace(INFORMED, page=["The head: a change. Attacked here."], attempts=[SILENT]),
+            replace(INFORMED, page=["The head: a change. Attacked here by silent-units."], attempts=[SILENT]),
             BLIND,
-            ["the plan"],
+            ["silent-units reads no head"],
         ),
+        (
+            replace(INFORMED, page=["A change. Attacked here by silent-units and ntk."], attempts=[SILENT]),
+            BLIND,
+            ["ntk did not run"],
+        ),
+        (INFORMED, replace(BLIND, page=["it spans only 357 of 784 dimensions"]), ["its rank is 8"]),
         (replace(INFORMED, severity=0), BLIND, ["the gate is laxer"]),
     ],
 )

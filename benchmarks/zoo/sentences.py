@@ -16,6 +16,7 @@ _GAP = re.compile(r"largest gap of only ([\d.e+-]+)")
 _MOVED = re.compile(r"features(?: of ([\w ]+))? moved by ([\d.e+-]+) of their size since the known start(?:: (\w+))?")
 _STILL = re.compile(r"features of these records are what they were")
 _HOLDS = re.compile(r"A last layer of .*?p = ([\d,]+) (?:parameters|independent equations, which) can hold (?!at most)")
+_ATTACKED = re.compile(r"Attacked here by ([\w -]+)\.$")
 STILL = 1e-6
 _DENIALS = (
     "is not the training data",
@@ -33,7 +34,7 @@ def false_sentences(informed: Result, blind: Result, facts: Facts) -> list[dict[
     if informed.severity is not None and blind.severity is not None and informed.severity < blind.severity:
         why = f"the gate is laxer with records than without: {blind.verdict} without them"
         found.append(_line("with records", str(informed.sentence), why))
-    return found + _of_page(informed, facts)
+    return found + _of_page("page", informed, facts) + _of_page("page without records", blind, facts)
 
 
 def _line(where: str, sentence: str, why: str) -> dict[str, str]:
@@ -57,14 +58,17 @@ def _of_verdict(where: str, result: Result) -> list[dict[str, str]]:
     return found
 
 
-def _of_page(result: Result, facts: Facts) -> list[dict[str, str]]:
+def _of_page(where: str, result: Result, facts: Facts) -> list[dict[str, str]]:
     ran = {line["method"] for line in result.attempts if line["outcome"] is not None}
     found = []
     for text in result.page:
         whys = [*_of_ranks(text, facts), *_of_counts(text, facts)]
-        if text.startswith("The head:") and text.endswith("Attacked here.") and ran == {"silent-units"}:
-            whys.append("the plan ended before any attack on the head")
-        found += [_line("page", text, why) for why in whys]
+        attacked = _ATTACKED.search(text)
+        if attacked:
+            whys += [f"{name} did not run" for name in attacked[1].split(" and ") if name not in ran]
+            if text.startswith("The head:") and attacked[1] == "silent-units":
+                whys.append("silent-units reads no head")
+        found += [_line(where, text, why) for why in whys]
     return found
 
 

@@ -26,7 +26,7 @@ Source = Literal["training", "checkpoints", "average", "momentum", "adam", "opti
 AVERAGES: frozenset[Source] = frozenset({"momentum", "adam", "optimiser", "stationary"})
 """Those that are averages of gradients, whatever the optimiser made of each of them."""
 SOURCES: dict[Source, str] = {
-    "training": "the change from the start of training to its end",
+    "training": "the change in training since the known start",
     "checkpoints": "the change between two checkpoints",
     "average": "the difference between the weights and their moving average",
     "momentum": "the momentum buffer that the optimiser keeps",

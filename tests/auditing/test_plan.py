@@ -85,3 +85,12 @@ def test_what_the_time_did_not_reach_is_listed_as_not_run(fitted: Any) -> None:
     assert attempts[1].failure == "the time was used up before it"
     assert best_of(attempts) is attempts[0]
     assert best_of(attempts[1:]) is None
+
+
+def test_what_an_attack_is_said_to_lack_was_not_there() -> None:
+    """The first layer of this network has moved from a known start, which is not why `subspace` is not made."""
+    model = nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 2))
+    before = {name: value + 0.1 for name, value in model.state_dict().items()}
+    plan = make_plan(target_of_module(model, input_shape=(4,), initial=before), None, 0)
+    passed = {line.method: line.why for line in plan.passed_over}
+    assert "features phi(Vx + b)" in passed["subspace"]

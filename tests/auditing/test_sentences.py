@@ -308,3 +308,14 @@ def test_how_far_features_moved_is_measured_where_the_records_are() -> None:
     assert any(line.startswith(f"The features of these records moved by {plain(moved)}") for line in stated[0])
     assert any("features of the candidates" in line or "features of random inputs" in line for line in stated[1])
     assert not any(line.endswith("little.") for line in stated[1])
+
+
+def test_a_linear_model_is_told_that_no_attack_tells_its_records_apart() -> None:
+    """Its head reads the inputs themselves: there are no layers before it, and nothing to search for."""
+    labels = torch.tensor(load_digits().target[:6])
+    victim = trained([nn.Flatten(), nn.Linear(64, 10)], digits(0, 6), labels, digits(100, 6))
+    audit = exhume.audit(victim.model, initial=victim.before, truth=victim.rows, control=victim.others, budget=SECONDS)
+    assert audit.subject.attempts == []
+    assert all("single ones cannot be told apart" in line["why"] for line in audit.subject.passed_over)
+    page = render(audit.content())
+    assert "layers before the head" not in page.replace("The layers before the head as they were", "")

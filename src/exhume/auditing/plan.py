@@ -11,8 +11,8 @@ from exhume.auditing.target import AuditTarget
 from exhume.observation import Observation
 
 _LINEAR = (
-    "These features are linear: each output's weights are one combination of the samples, in which single ones cannot "
-    "be told apart. 'exhume rank' tells which records a linear head was trained on."
+    "What the head reads is linear in the inputs: each output's weights are one combination of the samples, in which "
+    "single ones cannot be told apart. 'exhume rank' tells which records a linear head was trained on."
 )
 
 

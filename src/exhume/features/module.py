@@ -59,7 +59,6 @@ class ModuleFeatures:
 
     is_network: ClassVar[bool] = True
     bias: ClassVar[None] = None
-    linear: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
@@ -73,6 +72,14 @@ class ModuleFeatures:
         return False
 
     @property
+    def linear(self) -> bool:
+        """Whether g is linear in the inputs, up to a constant, tried on two of them: a head that nothing is before."""
+        pair = torch.randn(2, self.d, generator=torch.Generator().manual_seed(0)).to(self.dtype)
+        with torch.no_grad():
+            one, other, both, none = self.evaluate(torch.stack([*pair, pair.sum(dim=0), torch.zeros_like(pair[0])]))
+        return bool(torch.allclose(one + other, both + none, rtol=1e-4, atol=1e-5 * float(both.abs().max())))
+
+    @property
     def norm_blind(self) -> bool:
         """Whether g(t x) = t g(x) for t > 0, tried on one input: weights then cannot tell a norm from a coefficient."""
         probe = torch.randn(1, self.d, generator=torch.Generator().manual_seed(0)).to(self.dtype)
@@ -82,6 +89,8 @@ class ModuleFeatures:
 
     @property
     def description(self) -> str:
+        if self.linear:
+            return "the inputs, or a linear function of them"
         return "the trained layers before the head" + (f" ({self.source.factory})" if self.source else "")
 
     def __call__(self, inputs: Float[Tensor, "m d"]) -> Float[Tensor, "m p"]:

@@ -97,7 +97,8 @@ class ImagePrior(OnRidgeForm[PriorProblem]):
 
     name: ClassVar[str] = "image-prior"
     needs: ClassVar[str] = (
-        "It is for images with too few weights for all of them; run it with 'exhume attack --prior image'."
+        "It is for images behind features phi(Vx + b), with too few weights for all of them; run it with "
+        "'exhume attack --prior image'."
     )
     stands_for: ClassVar[Mapping[str, str]] = {"method": "split-newton", "prior": "image"}
     composition: ClassVar[Composition] = Composition(

@@ -61,7 +61,9 @@ class SubspaceAttack(OnRidgeForm[StagedProblem]):
     name: ClassVar[str] = "subspace"
     auto_place: ClassVar[int | None] = 20
     audit_place: ClassVar[int | None] = 20
-    needs: ClassVar[str] = "It needs a first layer that moved in training from a known start, or came to rest."
+    needs: ClassVar[str] = (
+        "It needs features phi(Vx + b) whose V and b moved in training from a known start, or came to rest."
+    )
     stands_for: ClassVar[Mapping[str, str]] = {"method": "split-newton", "subspace": "known"}
     composition: ClassVar[Composition] = Composition(
         features="φ(Vx + b), the last layer's",

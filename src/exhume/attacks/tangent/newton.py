@@ -105,7 +105,9 @@ class NtkAttack(TangentAttack):
 
     name: ClassVar[str] = "ntk"
     audit_place: ClassVar[int | None] = 40
-    needs: ClassVar[str] = "It needs all layers of a two-layer network without bias, before and after training."
+    needs: ClassVar[str] = (
+        "An audit makes it of two-layer networks without bias that are known before and after training."
+    )
     composition: ClassVar[Composition] = NTK
 
     @classmethod
