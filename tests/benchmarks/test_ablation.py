@@ -26,7 +26,8 @@ def test_every_mechanism_is_there_to_be_switched_off_and_comes_back(name: str) -
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ablation, "CASES", {"small": Problem(3, 8, 4.0)})
+    for cases in ("SMALL", "CASES"):
+        monkeypatch.setattr(ablation, cases, {"small": Problem(3, 8, 4.0)})
 
 
 def ablated(path: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
