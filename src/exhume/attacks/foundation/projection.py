@@ -20,6 +20,7 @@ from exhume.errors import ExhumeError
 
 NEGLIGIBLE_OUTPUT = 1e-2  # a singular value of the weights, relative to the largest, that is no output of its own
 LEAST_SPARE = 1e-3  # of the equations, where there are as many unknowns
+TOLERATED = 1.02  # how much a score on unseen weights may rise when a candidate is removed
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,7 +26,7 @@ from torch import Tensor
 from exhume.attacks.foundation.composition import Composition
 from exhume.attacks.foundation.hyperparameters import option
 from exhume.attacks.foundation.planned_attack import PlannedAttack
-from exhume.attacks.foundation.projection import Projection, removal_costs
+from exhume.attacks.foundation.projection import TOLERATED, Projection, removal_costs
 from exhume.attacks.foundation.state import Lasting, State, Step
 from exhume.attacks.modules.case import ModuleMethod
 from exhume.attacks.modules.coordinates import Coordinates
@@ -38,7 +38,6 @@ from exhume.observation import Observation
 
 SCOUT, GROW, PRUNE, POLISH, DONE = range(5)
 FIRST_SIZE = 4
-TOLERATED = 1.02  # how much the cross-validated loss may rise when one candidate fewer is kept
 Runs = Generator[Run[Projection], None, Run[Projection]]
 LASTING = Lasting(
     *("kept", "grown", "kept_loss", "kept_score"),

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.attacks.foundation.projection import removal_costs
+from exhume.attacks.foundation.projection import TOLERATED, removal_costs
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.prior.loss import PriorFit, PriorLoss
 from exhume.attacks.prior.newton import PriorNewton
@@ -31,12 +31,8 @@ GROWTH = 0.25  # of the candidates are added at most, a stage
 STAGE_STEPS, LAST_STEPS = 10, 40
 LEAST_DROPPED = 0.15
 COPY_COSINE = 0.93
-TOLERATED = 1.02  # how much the loss on unseen weights may rise when candidates are removed
 FIRST_GROWTH = 4  # where the number of samples is not known
-WORTH, PATIENCE = (
-    0.01,
-    2,
-)  # growth ends after so many stages that did not lower the loss on unseen weights by this share
+WORTH, PATIENCE = 0.01, 2  # growth ends after so many stages that lowered the loss on unseen weights by less than this
 
 
 @dataclass(frozen=True, eq=False, repr=False)

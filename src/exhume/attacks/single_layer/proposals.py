@@ -16,13 +16,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhume.activations import Activation, hermite_coefficients
 from exhume.attacks.foundation.retraction import to_norm
 from exhume.attacks.single_layer.gauss_newton import mean_square
 from exhume.attacks.single_layer.span import SpanLoss
 from exhume.features.rows import blocks
 
+BLIND = 1e-6  # |c_2| below this: second moments say nothing
 EDGE = 1.1
 POOL_EIGENVECTORS, POOL_RANDOM, POOL_STEPS = 8, 24, 6
+
+
+def moments_blind(activation: Activation) -> bool:
+    """Whether the second moments of weights say nothing about the samples."""
+    return abs(float(hermite_coefficients(activation, 2)[2])) < BLIND
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhume.attacks.foundation.projection import removal_costs
+from exhume.attacks.foundation.projection import TOLERATED, removal_costs
 from exhume.attacks.single_layer.problem import Problem
 from exhume.attacks.single_layer.pruning import COPY_COSINE, SATELLITE_COSINE, without_copies
 from exhume.attacks.single_layer.search_context import Fits, SearchContext
@@ -18,7 +18,7 @@ from exhume.attacks.single_layer.standing_out import standing_out
 
 T = TypeVar("T")
 
-TOLERATED, TOLERATED_DRIFTING = 1.02, 1.1  # how much the score may rise when a candidate is removed
+TOLERATED_DRIFTING = 1.1  # how much the score may rise when a candidate is removed, where features drift
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,19 +14,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.activations import hermite_coefficients
+from exhume.attacks.foundation.certificate import ROUNDING_MARGIN
 from exhume.attacks.foundation.levenberg import DampingState
 from exhume.attacks.single_layer.levenberg import Levenberg
 from exhume.attacks.single_layer.problem import Problem
-from exhume.attacks.single_layer.proposals import moment_proposals, pooled_proposals, random_rows
+from exhume.attacks.single_layer.proposals import moment_proposals, moments_blind, pooled_proposals, random_rows
 from exhume.attacks.single_layer.pruning import cross_validated
 from exhume.attacks.single_layer.span import Fit, SpanLoss
 
 Fits = Generator[Fit, None, Fit]
 
 COARSE_FLOOR = 1e-5  # of products in bfloat16
-BLIND = 1e-6  # |c_2| below this: second moments say nothing
-ROUNDING_MARGIN = 2.0  # how far above the rounding of the weights a loss may be and still count as explained
 AFFINE_ROWS = 5  # rows a dimension from which the affine part, d + 2 numbers an output, is a small part of the fit
 ROWS_AT_LEAST = 8  # candidates
 
@@ -62,7 +60,7 @@ class SearchContext:
         rows, d = self.loss.p, self.loss.features.d
         self.small = d <= self.settings.dense_dim
         self.dense = self.small and rows >= AFFINE_ROWS * d
-        self.blind = abs(float(hermite_coefficients(self.loss.features.activation, 2)[2])) < BLIND
+        self.blind = moments_blind(self.loss.features.activation)
 
     def capacity(self, share: float) -> int:
         """The most candidates for this problem that leave enough equations, and for which there is memory."""

@@ -18,15 +18,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhume.activations import hermite_coefficients
 from exhume.attacks.foundation.parametrisation import Subspace
 from exhume.attacks.single_layer.gauss_newton import mean_square
+from exhume.attacks.single_layer.proposals import moments_blind
 from exhume.attacks.single_layer.span import SpanLoss
 
 ITERATIONS = 3
 AFFINE_STEPS = 40
 AFFINE_TOLERANCE = 1e-6
-BLIND = 1e-6  # |c_2| below this: second moments say nothing
 CONTRACTIONS = 8  # random directions w of third moments
 
 
@@ -35,7 +34,7 @@ def moment_subspace(loss: SpanLoss, directions: int, generator: torch.Generator)
     d, like = loss.features.d, loss.weights
     deviation = mean_square(loss) ** 0.5
     kernels = without_affine_part(loss)
-    if abs(float(hermite_coefficients(loss.features.activation, 2)[2])) < BLIND:
+    if moments_blind(loss.features.activation):
         along = torch.randn(CONTRACTIONS, d, generator=generator, dtype=torch.float64).to(like) / deviation
         kernels = torch.cat([output * loss.push_forward(along) for output in kernels])
     found = torch.randn(min(directions, d), d, generator=generator, dtype=torch.float64).to(like)
