@@ -51,7 +51,7 @@ def count_computing() -> None:
     """Budgets count what this process computes, so that an attack on a busy machine has as fair a chance as on an idle
     one: the clocks and the timer of `exhume.alarm` and of attacks are those of the process."""
     time.monotonic = time.process_time
-    signal.ITIMER_REAL, signal.SIGALRM = signal.ITIMER_PROF, signal.SIGPROF
+    signal.ITIMER_REAL, signal.SIGALRM = signal.ITIMER_PROF, signal.SIGPROF  # type: ignore[misc]
 
 
 def problem_of(family: str, seed: int, data_dir: Path) -> Fooling:

@@ -202,6 +202,12 @@ def test_defences_are_checked_before_time_is_spent(fitted: Any) -> None:
         exhume.audit_features(fitted.rows, fitted.weights, "relu", control=fitted.control)
 
 
+def test_control_records_that_were_trained_on_are_refused(fitted: Any) -> None:
+    both = torch.cat([fitted.control[:1], fitted.truth[:2] * (1 + 1e-8)])
+    with pytest.raises(UsageError, match="found 2 of 3 among the training records; leave them out"):
+        exhume.audit_features(fitted.rows, fitted.weights, "relu", truth=fitted.truth, control=both)
+
+
 def test_a_large_control_set_is_cut_to_the_number_of_records(fitted: Any) -> None:
     many = torch.cat([fitted.control] * 20)
     audit = exhume.audit_features(

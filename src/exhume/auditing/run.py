@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from exhume.attacks.foundation.planned_attack import PlannedAttack
 from exhume.attacks.running.budget import LEAST_SECONDS, Limits, ready_in_time
@@ -40,6 +41,7 @@ from exhume.report.recipes import Drift, assumed_by, check_recipes, recipes_sect
 from exhume.report.subject import Subject
 from exhume.report.verdict import verdict
 
+ROUNDING = 1e-6  # of the largest number: records that differ by less are one
 MOST_FLOOR_NUMBERS = 2_000_000_000
 """Features of all records together, above which the floor is not measured."""
 
@@ -104,6 +106,19 @@ def _check_records(question: Question) -> None:
     for name, records in given.items():
         if records is not None and records.inputs.shape[1] != d:
             raise UsageError(f"expected {name} of d = {d} numbers, found {records.inputs.shape[1]}")
+    if question.truth is not None and question.control is not None:
+        _check_apart(question.truth.inputs.double(), question.control.inputs.double())
+
+
+def _check_apart(trained: Tensor, control: Tensor) -> None:
+    """A record cannot be both: what is as close to a control record as to it does not count as recovered."""
+    away = torch.cdist(control, trained, p=float("inf")).amin(dim=1)
+    same = int((away <= ROUNDING * trained.abs().max()).sum())
+    if same:
+        raise UsageError(
+            f"expected control records that were not trained on, found {same} of {len(control)} among the training "
+            "records; leave them out"
+        )
 
 
 def _came_back(question: Question, attempt: Attempt) -> int:
