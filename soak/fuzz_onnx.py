@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import onnx
-from google.protobuf.message import Message
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 from onnx import TensorProto
 
 WHOLE = (0, 1, -1, 2, 7, 2**31 - 1, -(2**31))

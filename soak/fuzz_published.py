@@ -5,6 +5,7 @@ import json
 import shutil
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import h5py
@@ -99,7 +100,7 @@ class Arguments:
         self.seed, self.optim = 3, "sgd"
 
 
-def _make_hub(folder: Path, state: dict[str, torch.Tensor], kept: dict[str, object]) -> None:
+def _make_hub(folder: Path, state: dict[str, torch.Tensor], kept: Mapping[str, object]) -> None:
     """As transformers' Trainer leaves it: weights, settings, the optimiser, what resumes training, a tokeniser."""
     folder.mkdir()
     save_file(state | {"2.weight": torch.ones(2, 4), "2.bias": torch.ones(2)}, folder / "model.safetensors")

@@ -214,8 +214,8 @@ def test_the_index_of_pandas_is_no_column() -> None:
     pq.write_table(kept.replace_schema_metadata({b"pandas": b"[1]"}), "a.parquet")
     assert len(read_table(Path("a.parquet")).columns) == 3
     every = json.dumps({"index_columns": ["a", "pid", "b.c"]}).encode()
-    for metadata, words in ((b"{", "a whole Parquet file"), (every, "expected records")):
-        pq.write_table(kept.replace_schema_metadata({b"pandas": metadata}), "a.parquet")
+    for told_wrong, words in ((b"{", "a whole Parquet file"), (every, "expected records")):
+        pq.write_table(kept.replace_schema_metadata({b"pandas": told_wrong}), "a.parquet")
         with pytest.raises(ExhumeError, match=words):
             read_table(Path("a.parquet"))
 

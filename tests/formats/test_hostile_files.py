@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
 import pickle
 import struct
+import threading
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +19,11 @@ import torch
 from onnx import TensorProto, helper
 from safetensors.numpy import save_file
 
+from exhume.auditing.records import TableOptions, read_records
+from exhume.auditing.without_code import read_network
 from exhume.errors import ExhumeError, UsageError
+from exhume.experiments.head_file import read_head_file
+from exhume.formats.adapter import read_adapter
 from exhume.formats.chain_of_onnx import chain_of_onnx
 from exhume.formats.onnx_file import DEEPEST
 from exhume.formats.reading import kind_of, read_contents
@@ -427,3 +434,70 @@ def test_layers_of_onnx_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.onnx").write_bytes(helper.make_model(graph).SerializeToString())
     with pytest.raises(UsageError, match="a loop through 'a'"):
         chain_of_onnx(read_contents(tmp_path / "a.onnx"), tmp_path / "a.onnx")
+
+
+def the_weights_of_a_folder(folder: Path) -> None:
+    save_file({"0.weight": np.ones((4, 3), np.float32), "2.weight": np.ones((2, 4), np.float32)}, folder / "w")
+    (folder / "w").rename(folder / "model.safetensors")
+
+
+def as_columns(path: Path) -> None:
+    table = path.with_name("table.csv")
+    table.write_text("a,b\n1,2\n3,4\n")
+    read_records(table, how=TableOptions(columns=path))
+
+
+def as_scaling(path: Path) -> None:
+    table = path.with_name("table.csv")
+    table.write_text("a,b\n1,2\n3,4\n")
+    read_records(table, how=TableOptions(scaling=str(path)))
+
+
+def as_settings(path: Path) -> None:
+    """What lies beside the weights is a help: a note says why it was not used."""
+    the_weights_of_a_folder(path.parent)
+    raise ExhumeError(" ".join(read_network(path.parent).file.beside.notes) or "expected a note, found none")
+
+
+READERS: list[tuple[str, Callable[[Path], object]]] = [
+    *((f"a{suffix}", read_contents) for suffix in (".npy", ".npz", ".h5", ".keras", ".onnx", ".skops", ".pt", ".pkl")),
+    ("model.safetensors.index.json", read_contents),
+    ("adapter_config.json", lambda path: read_adapter(path.parent)),
+    ("a.csv", read_records),
+    ("a.parquet", read_records),
+    ("rows.npz", read_records),
+    ("columns.json", as_columns),
+    ("scales.json", as_scaling),
+    ("scaler.skops", as_scaling),
+    ("training_args.json", as_settings),
+    ("head.skops", read_head_file),
+]
+
+
+KINDS = ("a pipe", "a link to nothing", "a link to itself")
+SETTINGS = "training_args.json"
+"""Of a folder. A link that leads nowhere is no file of it."""
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "kind"),
+    [(name, read, kind) for name, read in READERS for kind in KINDS if name != SETTINGS or kind == KINDS[0]],
+)
+def test_no_reader_waits_for_a_pipe_or_follows_a_link_to_nowhere(
+    tmp_path: Path, name: str, read: Callable[[Path], object], kind: str
+) -> None:
+    path = tmp_path / name
+    if kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(path if kind == "a link to itself" else tmp_path / "nothing")
+    timer = threading.Timer(10, lambda: os.close(os.open(path, os.O_RDWR)))  # lets whoever waits for a writer go on
+    timer.daemon = True
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(ExhumeError) as refused:
+        read(path)
+    timer.cancel()
+    assert time.monotonic() - began < 9
+    assert "\n" not in str(refused.value)
+    assert "expected" in str(refused.value) or "not used" in str(refused.value)

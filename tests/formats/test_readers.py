@@ -133,8 +133,8 @@ def test_an_old_file_of_tensors_is_converted_without_trust(tmp_path: Path) -> No
 def test_the_optimiser_of_a_keras_model_is_read(tmp_path: Path, layout: str, per_part: int, buffer: str) -> None:
     """Names and numbers as Keras 3.15 writes them for SGD and for Adam."""
     layers, path = some_layers(), tmp_path / ("a.keras" if layout == "numbers" else "a.h5")
-    first = [part for weight, bias in layers for part in (weight.T - 1, bias - 1)]
-    kept = [own for part in first for own in (part, part**2)[:per_part]]
+    gradients = [part for weight, bias in layers for part in (weight.T - 1, bias - 1)]
+    kept = [own for part in gradients for own in (part, part**2)[:per_part]]
     if layout == "numbers":
         with h5py.File(tmp_path / "model.weights.h5", "w") as file:
             for number, (weight, bias) in enumerate(layers):
@@ -193,7 +193,7 @@ MEAN, VARIANCE = np.arange(6.0), np.arange(1.0, 7.0) ** 2
 def with_normalisation(folder: Path, layout: str, mean: object, variance: object) -> Path:
     """As Keras 3.15 writes it: variables of the layer in each layout, or numbers among its settings."""
     layers, settings = some_layers(), dense_settings(some_layers())
-    own = {"name": "normalization", "axis": [-1], "mean": None, "variance": None, "invert": False}
+    own: dict[str, object] = {"name": "normalization", "axis": [-1], "mean": None, "variance": None, "invert": False}
     if layout == "settings":
         own |= {"mean": mean, "variance": variance}
     settings["config"]["layers"].insert(1, {"class_name": "Normalization", "config": own})

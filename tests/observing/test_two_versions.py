@@ -99,7 +99,15 @@ def test_an_audit_of_two_versions_counts_the_deleted_record(
     assert done.returncode == 0, done.stderr
     assert "1 of 10 possible dimensions: one record was changed" in done.stdout
     assert "1 of 1 training sample" in done.stdout
-    assert "What an attacker needs: both versions" in (tmp_path / "audit" / "report.html").read_text()
+    page = (tmp_path / "audit" / "report.html").read_text()
+    assert "What an attacker needs: both versions" in page
+    prior = f"{len(rows) - RECORDS:,} records of the same kind"
+    assert f"A prior on the data ({prior})" in page
+    assert f"or another one than was used ({prior})" in page
+    assert "The weights of the last layer before training (an older version)" in page
+    assert "Publish no version that differs from another one by a few records." in page
+    assert "--what-if" not in page
+    assert "in the training data" not in page
     for extra, complaint in (
         (("--initial", "zero"), "--against or a start"),
         (("--what-if", "int8"), "no --what-if with two versions"),

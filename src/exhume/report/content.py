@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from exhume.attacks.silent.attack import SilentUnits
-from exhume.observation import Observation
 from exhume.reconstruction import Outcome, Reconstruction
 from exhume.report.evidence import Evidence, Pictures, with_truth, without_truth
 from exhume.report.frames import Recovery, recovery
@@ -65,6 +64,7 @@ def describe(subject: Subject, evidence: Evidence, reveal: bool) -> dict[str, An
         "next": next_steps(subject, Verdict(said["verdict"])),
         "not_tested": not_tested(found, observation, has_truth, subject.defences, subject.attempts),
         "stronger": subject.stronger,
+        "of_versions": subject.of_versions,
         "defences": subject.defences,
         "artefact": _artefact(subject),
         "knowledge": knowledge(found, observation),
@@ -233,11 +233,13 @@ class _Count:
     source: str | None
 
 
-def _count(found: Reconstruction | None, observation: Observation, has_truth: bool, samples: int | None) -> _Count:
+def _count(subject: Subject, has_truth: bool, samples: int | None) -> _Count:
     """The number of samples, and who says so."""
+    found, observation = subject.found, subject.observation
     known = known_samples(found, observation)
     if samples is not None:
-        return _Count(samples, "counted in the training data" if has_truth else "as told by the owner")
+        counted = "that changed between the versions" if subject.of_versions else "counted in the training data"
+        return _Count(samples, counted if has_truth else "as told by the owner")
     if known is not None:
         return _Count(known, "as told to the attack")
     reading = reading_of(found, observation)
@@ -250,7 +252,7 @@ def _count(found: Reconstruction | None, observation: Observation, has_truth: bo
 def gauge_section(subject: Subject, evidence: Evidence) -> dict[str, Any]:
     has_truth = evidence.recovered is not None
     samples = len(evidence.rows) if has_truth else subject.samples
-    count = _count(subject.found, subject.observation, has_truth, samples)
+    count = _count(subject, has_truth, samples)
     measured = gauge(subject.observation.equations, subject.observation.d, count.n)
     last_layer = subject.observation.p
     return {

@@ -44,6 +44,8 @@ def _leaking(subject: Subject) -> list[NextStep]:
     ]
     found = subject.found
     assert found is not None
+    if subject.of_versions:
+        return [*steps, FEW_APART, PRIVACY, NO_WEIGHTS]
     steps += [
         step for step in (_withheld(subject, found), *tried_defences(subject.what_if), _smaller(subject, found)) if step
     ]
@@ -84,6 +86,12 @@ def _quiet(subject: Subject, verdict: Verdict) -> list[NextStep]:
     return [*steps, PRIVACY, NO_WEIGHTS]
 
 
+FEW_APART = NextStep(
+    "Publish no version that differs from another one by a few records.",
+    FREE,
+    "The attack read the change between the two versions, and cannot be made with one. Delete many records at once. "
+    "Whoever kept the older version has it still.",
+)
 PRIVACY = NextStep(
     "If you need a promise, train with differential privacy (DP-SGD).",
     ACCURACY,

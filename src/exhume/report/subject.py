@@ -8,6 +8,7 @@ from torch import Tensor
 
 from exhume.attacks.running.snapshots import Snapshot
 from exhume.experiments.truth import Truth
+from exhume.features.module import ModuleFeatures
 from exhume.observation import Observation
 from exhume.reconstruction import Reconstruction
 
@@ -62,6 +63,12 @@ class Subject:
     recipes: dict[str, Any] | None = None
     what_if: list[dict[str, Any]] = field(default_factory=list)
     floor: float | None = None
+
+    @property
+    def of_versions(self) -> bool:
+        """Whether the weights are the change between two versions, as public records weigh it."""
+        features = self.observation.features
+        return isinstance(features, ModuleFeatures) and features.kin is not None
 
 
 def attempt_line(found: Reconstruction, why: str, stopped: bool) -> dict[str, Any]:

@@ -82,6 +82,9 @@ class ModuleCase:
         if span is not None and span.rank is not None:
             given["body"] = "the first layer, whose change was used"
             facts = {"subspace": span.source, "subspace_rank": span.rank}
+        if features.kin is not None:
+            given["prior"] = f"{len(features.kin):,} records of the same kind"
+            given["initial"] = "an older version"
         return cls(observation, features, split, problem, given, facts=facts)
 
     def lift(self, candidates: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
