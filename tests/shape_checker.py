@@ -45,7 +45,7 @@ def jaxtyped(*, typechecker: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def decorate(decorated: Any) -> Any:
         if isinstance(decorated, type):
             if is_dataclass(decorated) and "__init__" in vars(decorated):
-                decorated.__init__ = _checked(decorated.__init__)  # type: ignore[misc]
+                type.__setattr__(decorated, "__init__", _checked(vars(decorated)["__init__"]))
             return decorated
         if inspect.isgeneratorfunction(decorated) or not inspect.isfunction(decorated):
             return _THEIRS(decorated, typechecker=typechecker)
@@ -57,7 +57,8 @@ def jaxtyped(*, typechecker: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _checked(function: Any) -> Any:
     if not function.__annotations__:
         return function
-    checked = None if "<locals>" in function.__qualname__ else _by_beartype(function, _all_hints(function))
+    hints = None if "<locals>" in function.__qualname__ else _all_hints(function)
+    checked = None if hints is None else _by_beartype(function, hints)
     code = function.__code__
 
     @functools.wraps(function)
@@ -80,7 +81,7 @@ def _checked(function: Any) -> Any:
 class _Checked(NamedTuple):
     """`sizes`: its annotations name sizes, which are those of one call."""
 
-    function: Callable[..., Any]
+    function: Any
     sizes: bool
     hints: dict[str, Any]
 
@@ -88,9 +89,7 @@ class _Checked(NamedTuple):
 _known: dict[CodeType, _Checked] = {}
 
 
-def _by_beartype(function: Any, hints: dict[str, Any] | None) -> _Checked | None:
-    if hints is None:
-        return None
+def _by_beartype(function: Any, hints: dict[str, Any]) -> _Checked:
     known = _known.get(function.__code__)
     if known is None or known.hints != hints:
         written, function.__annotations__ = function.__annotations__, hints
@@ -101,8 +100,10 @@ def _by_beartype(function: Any, hints: dict[str, Any] | None) -> _Checked | None
         _known[function.__code__] = known
         return known
     made = known.function
+    if "__beartype_func" not in (made.__kwdefaults__ or {}):  # nothing of it can be checked
+        return known._replace(function=function)
     again = FunctionType(made.__code__, made.__globals__, made.__name__, made.__defaults__, made.__closure__)
-    again.__kwdefaults__ = {**(made.__kwdefaults__ or {}), "__beartype_func": function}
+    again.__kwdefaults__ = {**made.__kwdefaults__, "__beartype_func": function}
     return known._replace(function=again)
 
 

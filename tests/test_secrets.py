@@ -73,7 +73,7 @@ rank FOLDER/head.safetensors --candidates FOLDER/embeddings.safetensors --out FO
 runs FOLDER
 compare RUN --attacks heavy-ball --budget 1s
 sweep FOLDER/grid.toml --engine here
-audit RUN/features.safetensors --features FOLDER/V.safetensors --activation relu --budget 2s --out FOLDER/audit
+audit RUN/features.safetensors --features FOLDER/V.safetensors --activation relu --budget 3s --out FOLDER/audit
 scan FOLDER/net --sarif FOLDER/scan.sarif
 audit FOLDER/net/after.safetensors --initial FOLDER/net/before.safetensors --budget 20s NETWORK
 """

@@ -36,7 +36,7 @@ CONTROL = rows([6.0, 6.0, 0.0], [0.0, 6.0, 6.0])
 
 
 def test_two_victims_go_from_training_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--only", ",".join(SMALL), "--workers", "0", "--budget", "1", "--out", str(tmp_path)]
+    asked = ["--only", ",".join(SMALL), "--workers", "0", "--budget", "2", "--out", str(tmp_path)]
     running.run([*asked, "--page", str(tmp_path / "page.md")], BENCHMARKS / "zoo.py", "")
     made = [load(path_of(tmp_path, name, 0)) for name in SMALL]
     assert [row.victim for row in made] == list(SMALL)
@@ -88,7 +88,7 @@ def test_the_recipe_in_numbers_is_passed_with_n(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_rows_that_are_there_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = ["--only", SMALL[1], "--workers", "0", "--budget", "1", "--out", str(tmp_path)]
+    asked = ["--only", SMALL[1], "--workers", "0", "--budget", "2", "--out", str(tmp_path)]
     running.run(asked, BENCHMARKS / "zoo.py", "")
     monkeypatch.setattr(running, "made", lambda *_: pytest.fail("made again"))
     running.run(asked, BENCHMARKS / "zoo.py", "")

@@ -186,7 +186,7 @@ def test_faces_come_out_of_a_layer_without_silent_units() -> None:
 
 def test_an_audit_shows_the_pictures_and_says_that_nothing_confirms_them() -> None:
     victim = of_faces(12, 100, torch.nn.Tanh())
-    alone = exhume.audit(victim.model, initial=victim.started, budget_seconds=4)
+    alone = exhume.audit(victim.model, initial=victim.started, budget_seconds=6)
     assert alone.subject.found is not None
     assert alone.subject.found.method == "silent-units"
     assert alone.sentence == (
@@ -195,7 +195,7 @@ def test_an_audit_shows_the_pictures_and_says_that_nothing_confirms_them() -> No
         "Look at them."
     )
     assert {"known": True, "what": "A prior on the data (pictures have few edges)"} in alone.content(False)["knowledge"]
-    held = exhume.audit(victim.model, initial=victim.started, truth=victim.rows, budget_seconds=4)
+    held = exhume.audit(victim.model, initial=victim.started, truth=victim.rows, budget_seconds=6)
     assert held.summary["recovered"] >= 6
     assert "confirm no sample" not in held.said["advice"]
 

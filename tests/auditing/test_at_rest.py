@@ -50,7 +50,7 @@ def test_the_weights_themselves_are_the_target(rested: tuple[nn.Sequential, torc
 
 def test_an_audit_prints_what_keeps_the_weights_from_rest(rested: tuple[nn.Sequential, torch.Tensor]) -> None:
     model, inputs = rested
-    audit = exhume.audit(model, truth=inputs, recipe=["adam", STATIONARY], budget=2.0)
+    audit = exhume.audit(model, truth=inputs, recipe=["adam", STATIONARY], budget=3.0)
     assert audit.subject.recipes is not None
     head, layer = (line for line in audit.subject.recipes["measured"] if "share" in line)
     assert "The assumption holds" in head

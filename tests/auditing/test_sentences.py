@@ -28,7 +28,7 @@ from exhume.report.subject import Artefact, Subject, attempt_line
 from exhume.report.verdict import verdict
 from exhume.verdicts import Verdict
 
-SECONDS = 2.0
+SECONDS = 3.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,5 +57,5 @@ def test_the_layers_before_the_head_are_asked_for_where_its_start_alone_is_known
 
 
 def test_an_audit_of_adam_says_so() -> None:
-    audit = exhume.audit(MODEL, initial=BEFORE, recipe=["adam"], budget=2.0)
+    audit = exhume.audit(MODEL, initial=BEFORE, recipe=["adam"], budget=3.0)
     assert any("--recipe-file" in line for line in audit.subject.stronger)

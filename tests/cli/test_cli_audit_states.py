@@ -123,7 +123,7 @@ def test_a_change_of_full_rank_names_its_likely_causes(exhume: Command) -> None:
     saved(victim)
     torch.save(victim.before, "before.pt")
     torch.save(victim.model.state_dict(), "after.pt")
-    answer(exhume("audit", "after.pt", "--initial", "before.pt", *MODEL, "--budget", "1s", "--out", "o"))
+    answer(exhume("audit", "after.pt", "--initial", "before.pt", *MODEL, "--budget", "3s", "--out", "o"))
     attempts = json.loads(Path("o/report.json").read_text())["attempts"]
     assert "full rank" in attempts[0]["note"]
     for cause in ("more samples than dimensions", "Adam", "augmentation", "another start"):

@@ -39,7 +39,7 @@ def leaking() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def unsettled() -> dict[str, Any]:
     model, _, _ = trained()
-    return exhume.audit(model, budget="1.5s").content()
+    return exhume.audit(model, budget="3s").content()
 
 
 @pytest.mark.parametrize("content", ["leaking", "unsettled"])
@@ -108,7 +108,7 @@ def test_a_state_beside_the_weights_is_what_to_leave_out() -> None:
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(x), torch.arange(8) % 2).backward()
         optimiser.step()
-    content = exhume.audit(model, optimiser=optimiser.state_dict(), truth=x, budget="3s").content()
+    content = exhume.audit(model, optimiser=optimiser.state_dict(), truth=x, budget="5s").content()
     assert content["verdict"]["answer"].startswith("Yes")
     (why,) = (step["why"] for step in content["next"] if "optimiser's state" in step["what"])
     assert "momentum buffer" in why
