@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import exhume
 from exhume.activations import activation
+from exhume.auditing.module_target import target_of_module
 from exhume.features.ridge import RidgeFeatures
 from exhume.features.rows import HeldRows
 from exhume.observation import Knowledge, Observation
@@ -319,3 +320,13 @@ def test_a_linear_model_is_told_that_no_attack_tells_its_records_apart() -> None
     assert all("single ones cannot be told apart" in line["why"] for line in audit.subject.passed_over)
     page = render(audit.content())
     assert "layers before the head" not in page.replace("The layers before the head as they were", "")
+
+
+def test_what_is_said_of_a_change_names_the_descent_that_makes_it_so() -> None:
+    """Adam's steps are no sums over samples, and nobody has to tell an audit that it was Adam."""
+    victim = of_digits()
+    for initial in (victim.before, None):
+        target = target_of_module(victim.model, input_shape=(64,), initial=initial)
+        said = [layer.why for layer in target.layers if "a combination of" in layer.why]
+        assert len(said) == 2
+        assert all("y gradient descent, " in why.partition("a combination of")[0] for why in said)

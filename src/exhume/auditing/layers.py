@@ -102,9 +102,9 @@ def _why(
         return "Did not change in training: by itself it says nothing of these data."
     if name == first:
         what = "patches of the inputs" if isinstance(layer, _CONVOLUTIONS) else "the inputs themselves"
-        return f"Its change is a combination of {what}{_rank(name, layer, initial)}."
+        return f"By gradient descent, its change is a combination of {what}{_rank(name, layer, initial)}."
     if isinstance(layer, nn.Linear | _CONVOLUTIONS):
-        return "Its change is a combination of the features it reads: it leaks in the same way."
+        return "By gradient descent, its change is a combination of the features it reads: it leaks in the same way."
     if isinstance(layer, nn.Embedding):
         return "Rows that no training sample used did not move: it tells which were used."
     return "Few numbers, each a sum over samples."

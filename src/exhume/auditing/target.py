@@ -112,8 +112,8 @@ def what_the_head_holds(observation: Observation) -> str:
     outputs, features = observation.weights.shape
     count = f"{outputs} x {features}" if outputs > 1 else f"{features}"
     known = observation.knowledge.initial != "distribution"
-    change = "its change is" if known else "its start is not known; what training added to it is"
+    change = "its change is" if known else "what training added to its unknown start is"
     return (
-        f"The head: {change} a combination of the features of the training samples, {count} equations on "
-        f"{observation.d} numbers per sample."
+        f"The head: by gradient descent, {change} a combination of the features of the training samples, {count} "
+        f"equations on {observation.d} numbers per sample."
     )
