@@ -10,6 +10,7 @@ from exhume.reconstruction import Outcome
 from exhume.verdicts import (
     ENOUGH_HELD_OUT,
     FITTED,
+    LUCK,
     OUTSIDE,
     SEVERAL,
     Decision,
@@ -35,7 +36,13 @@ WITHOUT_RECORDS = st.fixed_dictionaries(
 )
 COUNTS = st.integers(0, 20)
 RECORDS = st.fixed_dictionaries(
-    {"floor": SHARES, "recovered": COUNTS, "directions": st.none() | COUNTS, "still_determined": st.booleans()}
+    {
+        "floor": SHARES,
+        "recovered": COUNTS,
+        "directions": st.none() | COUNTS,
+        "luck": st.floats(0, 1),
+        "still_determined": st.booleans(),
+    }
 )
 CONTROL = st.none() | st.fixed_dictionaries({"control_recovered": COUNTS, "control_directions": COUNTS})
 REFUTED = Findings(
@@ -82,6 +89,16 @@ def test_control_records_that_come_back_half_as_often_are_told(outcome: Outcome,
     decision = decide(found)
     assert (decision.ground is Ground.CONTROL) == (control >= recovered / 2)
     if decision.ground is Ground.CONTROL:
+        certified = {Outcome.RECOVERED: Verdict.RECOVERED, Outcome.PARTIAL: Verdict.PARTLY_RECOVERED}
+        assert decision.verdict is certified.get(outcome, Verdict.INCONCLUSIVE)
+
+
+@given(OUTCOMES, st.integers(1, 20), st.floats(0, 1))
+def test_a_count_that_luck_explains_adds_nothing(outcome: Outcome, recovered: int, luck: float) -> None:
+    found = Findings(outcome, samples=20, recovered=recovered, luck=luck)
+    decision = decide(found)
+    assert (decision.ground is Ground.LUCK) == (luck > LUCK)
+    if decision.ground is Ground.LUCK:
         certified = {Outcome.RECOVERED: Verdict.RECOVERED, Outcome.PARTIAL: Verdict.PARTLY_RECOVERED}
         assert decision.verdict is certified.get(outcome, Verdict.INCONCLUSIVE)
 

@@ -7,7 +7,8 @@
                        weights it used, unseen weights refuted all of it, and there were enough weights for one of them
                        to have found the data. They did not find the data, and more is not said
     inconclusive       anything else: no convergence, a budget that ended, too few weights, training that breaks the
-                       attacks' assumption, control records that came back as well
+                       attacks' assumption, control records that came back as well, records so alike that luck explains
+                       the count
 
 A record is *recovered* if a candidate, matched one to one, is closer than 0.1 of the record's own norm, and closer than
 the nearest control record. docs/auditing.md says what would make each verdict wrong.
@@ -19,8 +20,9 @@ the nearest control record. docs/auditing.md says what would make each verdict w
 What the certificate shows stands by itself, so records that do not agree with it are asked about and do not acquit:
 they may be the wrong ones, or prepared otherwise. What nobody could tell stays open: a count of zero is no reason to
 call an attack complete. So "not recovered" rests on nothing that records could supply; n, which it asks for, is what
-the owner tells. Control records may take back what counting the records has added, and nothing else. `--fail-on`
-compares severities, so a release gate that stops a model without records stops it with them.
+the owner tells. Control records may take back what counting the records has added, and so may the likeness of the
+records among themselves; they take back nothing else. `--fail-on` compares severities, so a release gate that stops a
+model without records stops it with them.
 """
 
 from dataclasses import dataclass
@@ -35,6 +37,8 @@ CONTROL_SHARE = 0.5
 """Where control records come back at this share of the training records' rate, recovery is not a sign of training."""
 FITTED = 0.01
 """Share of the weights that it used which an attack may leave unexplained and still count as converged."""
+LUCK = 0.05
+"""Chance from which on a count of records may be luck: they are so alike that any row of their kind is close to one."""
 OUTSIDE = 0.1
 """Share of the weights outside of the span of the true features from which on the assumption counts as broken."""
 ENOUGH_HELD_OUT = 64
@@ -81,6 +85,7 @@ class Ground(Enum):
     CERTIFIED = "the certificate decided"
     CONTRADICTION = "certified, but none of the records"
     CONTROL = "control records came back too"
+    LUCK = "the records are too alike to be counted"
     REFUTED = "several attacks fitted, and all were refuted"
     ASSUMPTION = "the assumption is broken"
     STOPPED = "stopped before its end"
@@ -116,6 +121,8 @@ class Findings:
     recovered: int | None = None
     directions: int | None = None
     """Records whose direction came back, whatever their norm."""
+    luck: float = 0.0
+    """How likely rows of the records' kind are as close to as many of them (`metrics.records.chance_of`)."""
     control_samples: int | None = None
     control_recovered: int | None = None
     control_directions: int | None = None
@@ -193,6 +200,8 @@ def _counted(found: Findings, recovered: int, control: int, ground: Ground) -> D
     share = recovered / found.samples
     if found.control_samples and control / found.control_samples >= CONTROL_SHARE * share:
         return Decision(Verdict.INCONCLUSIVE, Ground.CONTROL)
+    if found.luck > LUCK:
+        return Decision(Verdict.INCONCLUSIVE, Ground.LUCK)
     whole = share >= RECOVERED_SHARE and ground is Ground.COUNTED
     return Decision(Verdict.RECOVERED if whole else Verdict.PARTLY_RECOVERED, ground)
 

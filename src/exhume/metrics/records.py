@@ -11,17 +11,24 @@ somebody could say who has never seen the weights: records of a kind are alike, 
 one of them is no recovery. A control record counts as recovered by the first rule, and where the candidate is closer to
 it than to every training record: near-copies of a training record do not come back with it.
 
+Where records are that alike, a candidate is close to one of them by luck: `chance_of` says how likely that is.
+
 Signs are free only where the weights cannot tell them, norms likewise (`directions_only`).
 """
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from scipy.stats import binom
 from torch import Tensor
 
 from exhume.metrics.errors import RECOVERED_DISTANCE
 from exhume.metrics.matching import Matching, match_by_norm, to_norm
+
+STAND_INS = 1000
+"""Records that stand in for candidates: enough to know small shares, and few enough for large data sets."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,6 +84,59 @@ def compare(
 def recovered(errors: Float[Tensor, " n"], nearest: Float[Tensor, " n"] | None) -> Bool[Tensor, " n"]:
     close = errors < RECOVERED_DISTANCE
     return close if nearest is None else close & (errors < nearest)
+
+
+def chance_of(
+    came: Comparison,
+    records: Float[Tensor, "n d"],
+    candidates: int,
+    *,
+    directions_only: bool = False,
+    sign_free: bool = False,
+) -> float:
+    """How likely so many records come back so closely if candidates are no more than rows of the same kind.
+
+    Each record stands in for such a row. With F(e) the share of them that have another record within e, the j closest
+    of m candidates come that close by luck with P(Bin(m, F(eⱼ)) ≥ j); the least of these, times their number, is the
+    chance of all. Below the closest pair F falls like e, the slowest way in which the volume around a record can, down
+    to the grain of the numbers: rounded to it, rows are the same. Where no two records are within 0.1 of each other
+    nothing is known of luck, and it counts as none.
+
+    >>> two = torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(0))
+    >>> alike, others = 30 + two
+    >>> chance_of(compare(alike, alike), alike, 8) < 1e-9, chance_of(compare(alike, others), alike, 8) > 0.5
+    (True, True)
+    """
+    errors = came.errors[came.recovered]
+    exact = came.exact is not None and bool((came.exact & came.recovered).any())
+    x = to_norm(records.double(), 1.0) if directions_only else records.double()
+    apart = _to_another(x, sign_free)
+    if exact or not len(errors) or not len(apart) or apart[0] >= RECOVERED_DISTANCE:
+        return 0.0
+    steps = np.arange(1, len(apart) + 1) / (len(apart) + 1)
+    coarse = np.sort(torch.maximum(errors, _grain(x)[came.recovered]).numpy())
+    share = np.interp(coarse, np.concatenate([[0.0], apart]), np.concatenate([[0.0], steps]))
+    chances = binom.sf(np.arange(len(errors)), max(candidates, len(errors)), share)
+    return float(min(1.0, len(errors) * chances.min()))
+
+
+def _grain(x: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
+    """A step of each number, the smallest between two records, all together over each record's norm."""
+    gaps = x.sort(dim=0).values.diff(dim=0)
+    steps = gaps.where(gaps > 0, torch.inf).amin(dim=0)
+    return steps[steps.isfinite()].norm() / x.norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
+
+
+def _to_another(x: Float[Tensor, "n d"], sign_free: bool) -> np.ndarray:
+    """How far stand-ins are from the nearest other record, over its norm, in order."""
+    chosen = torch.linspace(0, len(x) - 1, min(len(x), STAND_INS)).round().long()
+    apart = torch.cdist(x[chosen], x)
+    if sign_free:
+        apart = torch.minimum(apart, torch.cdist(-x[chosen], x))
+    apart[torch.arange(len(chosen)), chosen] = torch.inf
+    over = apart / x.norm(dim=1).clamp_min(torch.finfo(x.dtype).tiny)
+    nearest = over.amin(dim=1)
+    return np.sort(nearest[nearest.isfinite()].numpy())
 
 
 def of_another(records: Float[Tensor, "n d"], others: Float[Tensor, "c d"] | None) -> Float[Tensor, "n d"] | None:

@@ -113,6 +113,7 @@ def case_of(subject: Subject, evidence: Evidence) -> VerdictInput:
         samples=records,
         recovered=evidence.recovered,
         directions=evidence.directions,
+        luck=evidence.luck,
         control_samples=control.get("samples"),
         control_recovered=control.get("recovered"),
         control_directions=control.get("directions"),

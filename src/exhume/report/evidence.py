@@ -12,7 +12,7 @@ from exhume.experiments.scoring import matched_pixels
 from exhume.metrics.errors import RECOVERED_DISTANCE, Evaluation, evaluate
 from exhume.metrics.images import PSNR_CAP, ImageScores, chance_image_scores, image_scores
 from exhume.metrics.matching import Matching
-from exhume.metrics.records import Comparison, compare, of_another, recovered
+from exhume.metrics.records import Comparison, chance_of, compare, of_another, recovered
 from exhume.observation import Observation
 from exhume.picture_grid import from_rows
 from exhume.reconstruction import Reconstruction
@@ -47,6 +47,8 @@ class Evidence:
     directions: int | None = None
     """How many records came back up to their norm; None where norms cannot be known anyway."""
     sign_free: bool = False
+    luck: float = 0.0
+    """How likely rows of the records' kind would be as close to as many of them."""
 
 
 def with_truth(
@@ -101,6 +103,7 @@ def with_truth(
     results = _results(
         (own, ways), (other, other_ways), evaluation, scores, _chance(truth, against, originals, scores), summary
     )
+    counted, by_ways = (own, directions_only) if ways is None or own.recovered.any() else (ways, True)
     return Evidence(
         rows=rows,
         pictures=pictures,
@@ -110,6 +113,7 @@ def with_truth(
         control=_control(other, other_ways),
         directions=None if ways is None else int(ways.recovered.sum()),
         sign_free=sign_free,
+        luck=chance_of(counted, truth.inputs, len(candidates), directions_only=by_ways, sign_free=sign_free),
     )
 
 

@@ -69,7 +69,7 @@ def _answer(case: VerdictInput, decision: Decision) -> str:
             return f"Yes{some}, by the attack's own check."
         case Ground.CONTRADICTION:
             return f"Yes{some}, by the attack's own check; the records that were given do not show it."
-        case Ground.CONTROL if decision.verdict is not Verdict.INCONCLUSIVE:
+        case Ground.CONTROL | Ground.LUCK if decision.verdict is not Verdict.INCONCLUSIVE:
             return f"Yes{some}, by the attack's own check; the count of records is no sign of it."
         case Ground.REFUTED:
             return "Not by these attacks."
@@ -100,12 +100,8 @@ def _rest(case: VerdictInput, decision: Decision) -> str:
                 f"{_certified(case, decision.verdict)} None {some} that were given is among them. Are these the "
                 "records, prepared as in training? Other data can give the same weights, too."
             )
-        case Ground.CONTROL:
-            came, control = _came_back(found)
-            counted = (
-                f"{came:,} {some} came back, but so did {control:,} of {found.control_samples:,} that were not trained "
-                "on, so the count is no sign of training."
-            )
+        case Ground.CONTROL | Ground.LUCK:
+            counted = f"{_no_sign(case, decision.ground)}, so the count is no sign of training."
             if decision.verdict is Verdict.INCONCLUSIVE:
                 return f"{OPEN}. {counted}"
             return f"{_certified(case, decision.verdict)} Of the records, {counted}"
@@ -179,6 +175,16 @@ def _came_back(found: Findings) -> tuple[int, int]:
     return found.directions or 0, found.control_directions or 0
 
 
+def _no_sign(case: VerdictInput, ground: Ground) -> str:
+    found = case.findings
+    came, control = _came_back(found)
+    some = f"{came:,} of {found.samples:,} {_training(case, found.samples or 0)}"
+    if ground is Ground.CONTROL:
+        return f"{some} came back, but so did {control:,} of {found.control_samples:,} that were not trained on"
+    near = "has a candidate" if came == 1 else "have candidates"
+    return f"{some} {near} close by, but the records are so alike that other rows of their kind would come as close"
+
+
 def _norm(count: int | None) -> str:
     return "its norm" if count == 1 else "their norm"
 
@@ -236,7 +242,7 @@ def _confidence(case: VerdictInput, decision: Decision) -> str:
             level = "Medium for these attacks, none for others."
         case _, Ground.COUNTED | Ground.DIRECTIONS:
             level = f"High: the candidates were compared with the true {_training(case, 2)}."
-        case _, Ground.CONTRADICTION | Ground.CONTROL:
+        case _, Ground.CONTRADICTION | Ground.CONTROL | Ground.LUCK:
             level = "Medium: unseen weights confirm the candidates, and the records do not agree with them."
         case Verdict.RECOVERED, _:
             level = "High for the set as a whole, without any look at the training data."
