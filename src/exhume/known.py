@@ -73,7 +73,7 @@ def load_known(path: Path, d: int) -> Known:
     inputs, labels = file.tensors["inputs"], file.tensors.get("labels")
     if inputs.ndim != 2 or inputs.shape[1] != d or not inputs.is_floating_point() or not inputs.isfinite().all():
         raise ExhumeError(f"expected finite samples of dimension {d} in {path}, found shape {list(inputs.shape)}")
-    if labels is not None and not (labels.is_floating_point() and labels.isfinite().all()):
+    if labels is not None and not (labels.ndim == 1 and labels.is_floating_point() and labels.isfinite().all()):
         raise ExhumeError(f"expected finite labels in {path}, found others")
     try:
         loss, penalty, intercept = (file.meta[name] for name in ("loss", "penalty", "intercept"))

@@ -256,7 +256,9 @@ def test_the_first_layer_that_was_trained_is_attacked_behind_frozen_ones() -> No
     target = target_of_module(victim.model, input_shape=(40,), initial=before)
     offers = [offer.why for offer in make_plan(target, None, 0).offers if offer.method == "silent-units"]
     assert len(offers) == 1
-    assert "Layer '2' (400 -> 64), which reads frozen features: the change from the start" in offers[0]
+    assert (
+        "Layer '2' (400 -> 64), which reads frozen features: the change in training since the known start" in offers[0]
+    )
 
 
 def frozen_extractor() -> tuple[nn.Sequential, list[nn.Parameter]]:

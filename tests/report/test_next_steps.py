@@ -97,7 +97,7 @@ def test_an_audit_that_shows_nothing_is_not_taken_for_a_no(unsettled: dict[str, 
 def test_silent_units_say_which_layer_what_rank_and_which_samples(leaking: dict[str, Any]) -> None:
     (line, *_) = leaking["silent"]["attempts"]
     assert (line["layer"], line["rank"], line["found"], line["confirmed"]) == ("0", 8, 8, 8)
-    assert "start of training" in line["state"]
+    assert "since the known start" in line["state"]
     assert leaking["silent"]["samples"] == {"recovered": "0 to 7", "others": None}
 
 

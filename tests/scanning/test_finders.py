@@ -33,7 +33,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, SVR, LinearSVC, OneClassSVM
 
-from exhume.scanning.finding import Finding
+from exhume.scanning.finding import Finding, Holds
 from exhume.scanning.scan import scan
 from published_files import fitted, iris, save_h5, save_keras, save_onnx, save_skops, some_layers
 
@@ -394,6 +394,14 @@ def test_an_empty_file_and_settings_are_no_records(tmp_path: Path) -> None:
     assert found_in(tmp_path) == {}
     (tmp_path / "train.json").write_text('{"rows": [[0.1, 3]]}')
     assert set(found_in(tmp_path)) == {"packed-along"}
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"), [("age;sex;bmi\n", Holds.LEAD), ("age,sex\n31,f\n", Holds.RECORDS), ("31,f", Holds.RECORDS)]
+)
+def test_the_names_of_columns_alone_are_no_records(tmp_path: Path, text: str, holds: Holds) -> None:
+    (tmp_path / "train.csv").write_text(text)
+    assert [finding.holds for finding in scan(tmp_path).findings] == [holds]
 
 
 @pytest.mark.parametrize("packed", [0, 3])

@@ -23,7 +23,7 @@ AVERAGES = {"_average": "_"}
 SQUARES = ("_velocity", "/v:0")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KerasOptimiser:
     """`buffers` by torch's names; `average` of the weights, None where there is none."""
 

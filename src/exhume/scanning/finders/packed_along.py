@@ -96,7 +96,8 @@ def find(inventory: Inventory) -> Iterator[Finding]:
 
 def _finding(kind: str, folder: str, files: list[ScannedFile]) -> Finding:
     words = {word for file in files for word in _words(file.name)}
-    certainty = Certainty.LIKELY if words & set(WORDS) else Certainty.POSSIBLE
+    likely = bool(words & set(WORDS)) and not all(map(_names_alone, files))
+    certainty = Certainty.LIKELY if likely else Certainty.POSSIBLE
     where = files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1:,} more"
     several = "s" if len(files) > 1 else ""
     return Finding(
@@ -109,6 +110,14 @@ def _finding(kind: str, folder: str, files: list[ScannedFile]) -> Finding:
         remedy="look at them, and leave out what was trained on",
         attack="none is needed: open them",
     )
+
+
+def _names_alone(file: ScannedFile) -> bool:
+    """Whether a table is one line without a number: the names of its columns, as far as anybody can tell."""
+    if file.suffix not in (".csv", ".tsv") or file.size > MOST_SETTINGS:
+        return False
+    line, _, rest = file.path.read_text(errors="replace").strip().partition("\n")
+    return not rest and not re.search(r"(^|[,;\t])\s*\"?[-+.\d]", line)
 
 
 def _archive(file: ScannedFile) -> Iterator[Finding]:
