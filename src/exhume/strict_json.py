@@ -16,9 +16,12 @@ def parse_json(content: bytes | str) -> Any:
     {'a': 1}
     """
     text = content.decode("utf-8") if isinstance(content, bytes) else content
-    value = json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_once)
-    if "\\u" in text or not text.isascii():
-        _check_characters(value)
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_once)
+        if "\\u" in text or not text.isascii():
+            _check_characters(value)
+    except RecursionError:
+        raise ValueError("values nested too deeply") from None
     return value
 
 
