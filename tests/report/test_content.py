@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from exhume.attacks.running.snapshots import SNAPSHOTS_FILE, Snapshot, save_snapshots
 from exhume.experiments.run import RunFolder
 from exhume.experiments.scoring import score_run
 from exhume.files import read_json, write_json
@@ -33,6 +35,16 @@ def test_a_real_attack_is_reported_with_the_numbers_of_its_run(attacked: RunFold
     assert content["artefact"]["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     written = datetime.fromisoformat(content["written"])
     assert abs((datetime.now(UTC) - written).total_seconds()) < 60
+
+
+def test_an_attack_that_ended_with_nothing_is_reported_with_or_without_records(make_run: MakeRun) -> None:
+    for has_truth in (True, False):
+        run = make_run(outcome=Outcome.NOT_CONVERGED, candidates=0, has_truth=has_truth, name=f"{has_truth}")
+        shot = Snapshot(3, 9.0, 0.5, torch.ones(2, 625))
+        save_snapshots((shot,), run.path / SNAPSHOTS_FILE)
+        content = collect(run, reveal=False)
+        assert len(content["frames"]) == (2 if has_truth else 0)
+        assert content["verdict"]["answer"] == "Nobody knows yet."
 
 
 def test_the_rows_are_the_matching_the_closest_first(make_run: MakeRun) -> None:

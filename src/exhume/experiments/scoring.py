@@ -81,10 +81,11 @@ def matched_pixels(truth: Truth, found: Reconstruction, matching: Matching) -> F
     A sample without a candidate is shown as the mean of the data.
     """
     matched = matching.candidate >= 0
-    rows = found.candidates.to(truth.inputs.dtype)[matching.candidate.clamp_min(0)]
+    aligned = torch.zeros_like(truth.inputs)
+    rows = found.candidates.to(aligned)[matching.candidate[matched]]
     lengths = rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
-    signs = matching.sign.to(rows.dtype)[:, None] * matched[:, None]
-    aligned = rows * signs * (truth.inputs.norm(dim=1, keepdim=True) / lengths)
+    signs = matching.sign[matched].to(rows)[:, None]
+    aligned[matched] = rows * signs * (truth.inputs[matched].norm(dim=1, keepdim=True) / lengths)
     return truth.preparation.to_pixels(aligned, truth.preparation.scale)
 
 

@@ -37,8 +37,8 @@ class Recovery:
 def recovery(subject: Subject, rows: list[dict[str, Any]], reveal: bool) -> Recovery:
     """`rows` is the page's table, whose order the bars and strips follow."""
     found = subject.found
-    if found is None or not subject.snapshots:
-        return Recovery([], [])
+    if found is None or not subject.snapshots or (subject.truth is None and not len(found.candidates)):
+        return Recovery([], [])  # without records the frames follow what was found in the end
     last = Snapshot(found.iterations, found.passes, found.loss, found.candidates)
     earlier = [snapshot for snapshot in subject.snapshots if snapshot.iteration < last.iteration]
     snapshots = [*earlier, last]
